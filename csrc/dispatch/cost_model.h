@@ -1,0 +1,29 @@
+// The cost model: predicted time of a config, and the default that follows from it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "csrc/dispatch/config.h"
+#include "csrc/dispatch/device.h"
+#include "csrc/dispatch/problem.h"
+
+namespace hipnorm {
+
+struct Cost {
+  double bytes = 0;    // moved to and from memory
+  double seconds = 0;  // bytes ÷ bandwidth, launches, imbalance between compute units
+};
+
+// `config` must be valid for the problem.
+Cost predict(const Config& config, const Problem& problem, const Device& device);
+
+// Every config worth a try, valid ones only, cheapest prediction first (ties in the list's order).
+std::vector<Config> candidates(const Problem& problem, const Device& device);
+
+// The candidate with the lowest predicted time: the first of candidates(), without making the list.
+// Total: there is one for every problem with rows, cols ≥ 0 and rows × cols ≤ 2^59 on every device
+// that has kernels. Throws std::invalid_argument where no variant serves the op on this device.
+Config default_config(const Problem& problem, const Device& device);
+
+}  // namespace hipnorm

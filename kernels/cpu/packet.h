@@ -1,0 +1,130 @@
+// Packets: one vector register's worth of elements of a tensor, as the arithmetic type.
+//
+// A packet of f32 or f64 is one vector, of a 16-bit type two. Parameters (weight, bias) and
+// accumulators (dW, dB) lie in memory in the same order as the vectors of a packet, so that no
+// lane ever has to move:
+//   f32, f64, f16  slot k·lanes + j holds element k·lanes + j
+//   bf16           slot k·lanes + j holds element 2j + k: a 32-bit lane holds two neighbours, and
+//                  shift or mask turns each half into an f32 (one instruction; a widening move
+//                  across lanes and the narrowing one on the way back cost five)
+#pragma once
+
+#include "kernels/cpu/element.h"
+#include "kernels/cpu/simd.h"
+
+namespace hipnorm::cpu::HIPNORM_ISA {
+
+template <class T>
+struct Packet {  // f32, f64
+  using A = T;
+  using V = typename Simd<A>::V;
+  static constexpr int kVectors = 1;
+  static constexpr int kElements = kLanes<A>;
+  static constexpr int element_of_slot(int slot) { return slot; }
+
+  V v[1];
+
+  static HIPNORM_INLINE Packet load(const T* p) { return {{HIPNORM_ISA::load<T>(p)}}; }
+  HIPNORM_INLINE U32x bits() const { return reinterpret_cast<U32x>(v[0]); }
+};
+
+template <>
+struct Packet<bf16> {
+  using A = float;
+  using V = F32x;
+  static constexpr int kVectors = 2;
+  static constexpr int kElements = 2 * kLanes<float>;
+  static constexpr int element_of_slot(int slot) {
+    return 2 * (slot % kLanes<float>)+slot / kLanes<float>;
+  }
+
+  V v[2];
+
+  static HIPNORM_INLINE Packet load(const bf16* p) {
+    U32x u;
+    std::memcpy(&u, p, sizeof u);
+    return {{reinterpret_cast<V>(u << 16), reinterpret_cast<V>(u & 0xffff0000u)}};
+  }
+  // Round to nearest even: half a bf16 ulp less one, plus the bit that decides a tie, carries into
+  // the upper half. Inf stays Inf. A NaN stays NaN as long as its low half is not all ones, which
+  // neither arithmetic nor a bf16 input makes; f32 parameters are cleaned when they are loaded.
+  static HIPNORM_INLINE U32x round(V f) {
+    const U32x u = reinterpret_cast<U32x>(f);
+    return u + 0x7fffu + ((u >> 16) & 1u);
+  }
+  HIPNORM_INLINE U32x bits() const { return (round(v[0]) >> 16) | (round(v[1]) & 0xffff0000u); }
+};
+
+template <>
+struct Packet<f16> {
+  using A = float;
+  using V = F32x;
+  static constexpr int kVectors = 2;
+  static constexpr int kElements = 2 * kLanes<float>;
+  static constexpr int element_of_slot(int slot) { return slot; }
+
+  V v[2];
+
+  static HIPNORM_INLINE Packet load(const f16* p) {
+#if HIPNORM_VEC_BYTES == 64
+    const auto* q = reinterpret_cast<const __m256i*>(p);
+    return {{ _mm512_cvtph_ps(_mm256_loadu_si256(q)), _mm512_cvtph_ps(_mm256_loadu_si256(q + 1)) }};
+#elif HIPNORM_VEC_BYTES == 32
+    const auto* q = reinterpret_cast<const __m128i*>(p);
+    return {{ _mm256_cvtph_ps(_mm_loadu_si128(q)), _mm256_cvtph_ps(_mm_loadu_si128(q + 1)) }};
+#else
+    Packet packet;
+    for (int i = 0; i < kElements; ++i) {
+      packet.v[i / kLanes<float>][i % kLanes<float>] = to_arithmetic(p[i]);
+    }
+    return packet;
+#endif
+  }
+  HIPNORM_INLINE U32x bits() const {
+#if HIPNORM_VEC_BYTES == 64
+    constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+    return reinterpret_cast<U32x>(
+        _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtps_ph(v[0], kNearest)),
+                           _mm512_cvtps_ph(v[1], kNearest), 1));
+#elif HIPNORM_VEC_BYTES == 32
+    return reinterpret_cast<U32x>(
+        _mm256_set_m128i(_mm256_cvtps_ph(v[1], _MM_FROUND_TO_NEAREST_INT),
+                         _mm256_cvtps_ph(v[0], _MM_FROUND_TO_NEAREST_INT)));
+#else
+    f16 out[kElements];
+    for (int i = 0; i < kElements; ++i) {
+      out[i] = from_arithmetic<f16>(v[i / kLanes<float>][i % kLanes<float>]);
+    }
+    U32x u;
+    std::memcpy(&u, out, sizeof u);
+    return u;
+#endif
+  }
+};
+
+// Four cache lines: the step of the loops over a row, in elements. In each step they fetch lines of
+// the next row, and hold their results back to store them in one burst: reads and writes of memory
+// alternate less often.
+template <class T>
+inline constexpr std::int64_t kStep = 256 / static_cast<std::int64_t>(sizeof(T));
+
+// The first `count` elements at `p`, the rest `fill`.
+template <class T>
+HIPNORM_INLINE Packet<T> load_head(const T* p, std::int64_t count, T fill) {
+  T buffer[Packet<T>::kElements];
+  for (T& element : buffer) element = fill;
+  std::memcpy(buffer, p, static_cast<std::size_t>(count) * sizeof(T));
+  return Packet<T>::load(buffer);
+}
+template <class T>
+HIPNORM_INLINE void store(T* p, const Packet<T>& packet) {
+  const U32x u = packet.bits();
+  std::memcpy(p, &u, sizeof u);
+}
+template <class T>
+HIPNORM_INLINE void store_head(T* p, const Packet<T>& packet, std::int64_t count) {
+  const U32x u = packet.bits();
+  std::memcpy(p, &u, static_cast<std::size_t>(count) * sizeof(T));
+}
+
+}  // namespace hipnorm::cpu::HIPNORM_ISA

@@ -1,0 +1,115 @@
+// Vectors of one instruction set. Compiled once per set, each time inside namespace
+// hipnorm::cpu::HIPNORM_ISA, so that no inline function of one set can stand in for another's.
+//
+// Compiler vectors carry the plain arithmetic (any target, NEON included); intrinsics stand only
+// where the language has no word: fma, f16 conversion, non-temporal stores.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#if !defined(HIPNORM_ISA) || !defined(HIPNORM_VEC_BYTES)
+#error "include through one of the isa_*.cpp files: they name the instruction set"
+#endif
+
+#define HIPNORM_INLINE inline __attribute__((always_inline))
+
+namespace hipnorm::cpu::HIPNORM_ISA {
+
+inline constexpr int kVecBytes = HIPNORM_VEC_BYTES;
+
+typedef float F32x __attribute__((vector_size(HIPNORM_VEC_BYTES)));
+typedef double F64x __attribute__((vector_size(HIPNORM_VEC_BYTES)));
+typedef std::uint32_t U32x __attribute__((vector_size(HIPNORM_VEC_BYTES)));
+
+// A is the arithmetic type: float or double.
+template <class A>
+struct Simd;
+template <>
+struct Simd<float> {
+  using V = F32x;
+};
+template <>
+struct Simd<double> {
+  using V = F64x;
+};
+template <class A>
+inline constexpr int kLanes = kVecBytes / static_cast<int>(sizeof(A));
+
+template <class A>
+HIPNORM_INLINE typename Simd<A>::V load(const A* p) {
+  typename Simd<A>::V v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+template <class A>
+HIPNORM_INLINE void store(A* p, typename Simd<A>::V v) {
+  std::memcpy(p, &v, sizeof v);
+}
+template <class A>
+HIPNORM_INLINE typename Simd<A>::V splat(A a) {
+  return a - typename Simd<A>::V{};  // a − 0 keeps −0 and NaN
+}
+
+// a·b + c, one rounding where the instruction set has it.
+HIPNORM_INLINE F32x fma(F32x a, F32x b, F32x c) {
+#if HIPNORM_VEC_BYTES == 64
+  return _mm512_fmadd_ps(a, b, c);
+#elif HIPNORM_VEC_BYTES == 32
+  return _mm256_fmadd_ps(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+HIPNORM_INLINE F64x fma(F64x a, F64x b, F64x c) {
+#if HIPNORM_VEC_BYTES == 64
+  return _mm512_fmadd_pd(a, b, c);
+#elif HIPNORM_VEC_BYTES == 32
+  return _mm256_fmadd_pd(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+// Sum of the lanes, as a fixed binary tree: n equal lanes give exactly n times their value.
+template <class A>
+HIPNORM_INLINE A sum(typename Simd<A>::V v) {
+  A lane[kLanes<A>];
+  std::memcpy(lane, &v, sizeof v);
+  for (int width = kLanes<A> / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) lane[i] += lane[i + width];
+  }
+  return lane[0];
+}
+
+// Writes past the caches; `p` must be a multiple of kVecBytes. fence() orders these stores before
+// whatever another thread does after this task.
+HIPNORM_INLINE void stream(void* p, U32x v) {
+#if HIPNORM_VEC_BYTES == 64
+  _mm512_stream_si512(static_cast<__m512i*>(p), reinterpret_cast<__m512i>(v));
+#elif HIPNORM_VEC_BYTES == 32
+  _mm256_stream_si256(static_cast<__m256i*>(p), reinterpret_cast<__m256i>(v));
+#elif defined(__SSE2__)
+  _mm_stream_si128(static_cast<__m128i*>(p), reinterpret_cast<__m128i>(v));
+#else
+  std::memcpy(p, &v, sizeof v);
+#endif
+}
+HIPNORM_INLINE void fence() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
+
+// Fetches `count` cache lines from `p` on into L2, not L1, where the row in work lives. Any address
+// is allowed.
+template <int count>
+HIPNORM_INLINE void fetch_lines(const void* p) {
+  for (int i = 0; i < count; ++i) __builtin_prefetch(static_cast<const char*>(p) + i * 64, 0, 2);
+}
+
+}  // namespace hipnorm::cpu::HIPNORM_ISA

@@ -1,0 +1,106 @@
+// The list of kernel variants: closed, greppable, and the only place that names one.
+//
+// A variant is one line here and one kernel. Everything else follows from the line: `validate`
+// judges by its limits, the cost model enumerates its parameters, `hipnorm-bench --list-variants`,
+// the tests and the sweep walk the list. No torch, no HIP: dispatch reads this file too.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "csrc/dispatch/device.h"
+#include "csrc/dispatch/problem.h"
+
+namespace hipnorm {
+
+// How a variant moves its bytes: what `plan` and the cost model compute with.
+enum class Form : std::uint8_t {
+  row,         // a compute unit owns whole rows; backward: dW/dB partials beside them (fused)
+  split_row,   // several compute units share a row, one exchange of sums
+  two_kernel,  // columns reduced first, then rows: x and dy are read twice
+  sums_first,  // row sums c1, c2 first, then column strips: x and dy are read twice, any N
+};
+
+// Inclusive limits of one parameter; a sweep tries the powers of two between them. {0, 0} means
+// that the variant has no such parameter and the field must be 0.
+struct Limits {
+  int low = 0;
+  int high = 0;
+};
+
+struct VariantInfo {
+  std::string_view name;
+  DeviceKind kind;
+  bool forward;         // which ops it can serve …
+  bool backward_fused;  // (Op::backward accepts both backward families)
+  bool backward_two_kernel;
+  Form form;
+  Limits threads;         // GPU: threads of a block
+  Limits rows_per_block;  // rows whose sums are formed together
+  Limits vec_bytes;       // bytes of one vector access
+  Limits split;           // compute units (or column strips) that share a row
+  Limits parts;           // partial rows P of dW/dB, or tasks that share the rows
+  Limits stages;          // rows in flight
+  Limits stream;          // 1: stores bypass the caches
+  std::string_view summary;
+};
+
+// clang-format off
+//               name                     kind ops          form        threads rows/block vec_bytes split      parts      stages stream summary
+#define HIPNORM_VARIANTS(V)                                                                                                                    \
+  V(cpu_forward_row,         cpu, 1, 0, 0, row,        (0, 0), (0, 0), (16, 64), (0, 0),    (1, 4096), (0, 0), (0, 1), "threads share the rows; a row stays in cache between its passes")           \
+  V(cpu_forward_split,       cpu, 1, 0, 0, split_row,  (0, 0), (0, 0), (16, 64), (1, 4096), (0, 0),    (0, 0), (0, 1), "threads share each row's columns: few, long rows")                            \
+  V(cpu_backward_row,        cpu, 0, 1, 0, row,        (0, 0), (1, 4), (16, 64), (0, 0),    (1, 4096), (0, 0), (0, 1), "one pass over x and dy while the row is in cache; partial dW/dB per part")    \
+  V(cpu_backward_two_kernel, cpu, 0, 0, 1, two_kernel, (0, 0), (1, 4), (16, 64), (1, 4096), (1, 4096), (0, 0), (0, 1), "column strips reduce dW/dB, then rows give dX")                               \
+  V(cpu_backward_sums_first, cpu, 0, 0, 1, sums_first, (0, 0), (1, 4), (16, 64), (1, 4096), (1, 4096), (0, 0), (0, 1), "row sums first, then column strips write dX and dW/dB: any N, few rows")
+// clang-format on
+
+enum class Variant : std::uint8_t {
+#define HIPNORM_ENUM(name, ...) name,
+  HIPNORM_VARIANTS(HIPNORM_ENUM)
+#undef HIPNORM_ENUM
+};
+
+inline constexpr VariantInfo kVariants[] = {
+#define HIPNORM_INFO(name, kind, forward, fused, two_kernel, form, threads, rows_per_block, \
+                     vec_bytes, split, parts, stages, stream, summary)                      \
+  {#name,                                                                                   \
+   DeviceKind::kind,                                                                        \
+   forward,                                                                                 \
+   fused,                                                                                   \
+   two_kernel,                                                                              \
+   Form::form,                                                                              \
+   HIPNORM_LIMITS threads,                                                                  \
+   HIPNORM_LIMITS rows_per_block,                                                           \
+   HIPNORM_LIMITS vec_bytes,                                                                \
+   HIPNORM_LIMITS split,                                                                    \
+   HIPNORM_LIMITS parts,                                                                    \
+   HIPNORM_LIMITS stages,                                                                   \
+   HIPNORM_LIMITS stream,                                                                   \
+   summary},
+#define HIPNORM_LIMITS(low, high) {low, high}
+    HIPNORM_VARIANTS(HIPNORM_INFO)
+#undef HIPNORM_LIMITS
+#undef HIPNORM_INFO
+};
+
+// All variants in the list's order, indexed by Variant.
+constexpr std::span<const VariantInfo> variants() { return kVariants; }
+constexpr const VariantInfo& info(Variant variant) {
+  return kVariants[static_cast<std::size_t>(variant)];
+}
+
+// Whether the variant serves `op`. Op::backward takes both backward families.
+constexpr bool serves(const VariantInfo& variant, Op op) {
+  switch (op) {
+    case Op::forward: return variant.forward;
+    case Op::backward: return variant.backward_fused || variant.backward_two_kernel;
+    case Op::backward_fused: return variant.backward_fused;
+    case Op::backward_two_kernel: return variant.backward_two_kernel;
+  }
+  return false;
+}
+
+}  // namespace hipnorm
