@@ -1,0 +1,180 @@
+#include "tests/kernels/configs.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+#include "csrc/dispatch/validate.h"
+#include "tests/kernels/run.h"
+
+namespace hipnorm::testing {
+namespace {
+
+constexpr Shape kSmall[] = {
+    {1, 1},      // the least there is
+    {7, 1},      // N = 1: y = bias, dX = dW = 0
+    {3, 769},    // an odd tail after whole vectors of every width
+    {5, 1000},   // 1000 = 15·64 + 40: the last group of columns is short
+    {1000, 31},  // many rows, each shorter than a vector of 16-bit elements at 64 bytes
+    {64, 64},    // one group of columns exactly
+    {17, 127},   // one element short of two groups
+    {2, 16},     // one vector
+    {4, 65},     // a group and one element
+    {9, 2},      // two elements: x̂ = ±1
+    {259, 96},   // more rows than any rows_per_block, parts of unequal size
+};
+constexpr Shape kQuick[] = {{1, 1}, {3, 769}, {37, 31}, {17, 127}, {4, 65}};
+constexpr Shape kLarge[] = {
+    {2, 103008},  // the widest row of the seed shapes: sums in several blocks
+    {33, 4097},   // one element past a block of sums
+    {5, 8193},    // one element past a block of moments
+    {1, 65536},   // one row: only its columns can be shared
+    {4097, 48},   // long column sums
+};
+constexpr Shape kQuickLarge[] = {{2, 8193}, {301, 48}};
+
+std::vector<Kernel> kernels(bool (*serves)(const VariantInfo&), Op (*op_of)(const VariantInfo&)) {
+  constexpr struct {
+    DType x, weight;
+  } kTypes[] = {{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32},
+                {DType::f16, DType::f16}, {DType::f16, DType::f32},   {DType::f64, DType::f64}};
+  std::vector<Kernel> list;
+  for (std::size_t i = 0; i < variants().size(); ++i) {
+    const VariantInfo& variant = variants()[i];
+    if (variant.kind != DeviceKind::cpu || !serves(variant)) continue;
+    for (const auto& types : kTypes) {
+      list.push_back({static_cast<Variant>(i), op_of(variant), types.x, types.weight});
+    }
+  }
+  return list;
+}
+
+bool same(std::string_view name, const ConfigField& field) { return field.name == name; }
+
+// Values of one parameter that `many` combines.
+std::vector<int> values_of(const ConfigField& field, const VariantInfo& variant) {
+  const Limits limits = variant.*field.limits;
+  if (limits.high == 0) return {0};
+  if (same("vec_bytes", field)) return vector_widths();
+  std::vector<int> values;
+  for (const int value : {0, 1, 2, 3, 4, 5, 8}) {
+    const bool power = (value & (value - 1)) == 0;
+    if (value < limits.low || value > limits.high) continue;
+    if (same("rows_per_block", field) && !power) continue;
+    if (value == 4 && !same("rows_per_block", field)) continue;
+    values.push_back(value);
+  }
+  return values;
+}
+
+std::vector<Config> every_combination(Variant variant) {
+  std::vector<Config> configs = {Config{.variant = variant}};
+  for (const ConfigField& field : kConfigFields) {
+    std::vector<Config> longer;
+    for (const Config& config : configs) {
+      for (const int value : values_of(field, info(variant))) {
+        longer.push_back(config);
+        longer.back().*field.value = value;
+      }
+    }
+    configs = std::move(longer);
+  }
+  return configs;
+}
+
+// A setting as `few` names it, brought into the variant's limits.
+Config setting(Variant variant, int vec_bytes, int rows_per_block, int split, int parts,
+               int stream) {
+  const VariantInfo& v = info(variant);
+  const auto within = [](Limits limits, int value) {
+    return limits.high == 0 ? 0 : std::clamp(value, limits.low, limits.high);
+  };
+  return {.variant = variant,
+          .rows_per_block = within(v.rows_per_block, rows_per_block),
+          .vec_bytes = vec_bytes,
+          .split = within(v.split, split),
+          .parts = within(v.parts, parts),
+          .stream = within(v.stream, stream)};
+}
+
+}  // namespace
+
+bool quick() {
+  static const bool value = [] {
+    const char* text = std::getenv("HIPNORM_TEST_QUICK");
+    return text != nullptr && *text != '\0' && std::string_view(text) != "0";
+  }();
+  return value;
+}
+
+std::vector<Kernel> forward_kernels() {
+  return kernels([](const VariantInfo& v) { return v.forward; },
+                 [](const VariantInfo&) { return Op::forward; });
+}
+
+std::vector<Kernel> backward_kernels() {
+  return kernels([](const VariantInfo& v) { return v.backward_fused || v.backward_two_kernel; },
+                 [](const VariantInfo& v) {
+                   return v.backward_fused ? Op::backward_fused : Op::backward_two_kernel;
+                 });
+}
+
+std::vector<Kernel> only(std::vector<Kernel> list, DType x, DType weight) {
+  std::erase_if(list, [=](const Kernel& k) { return k.x != x || k.weight != weight; });
+  return list;
+}
+
+std::string name_of(const Kernel& kernel) {
+  return std::string(info(kernel.variant).name) + '_' + std::string(to_string(kernel.x)) + '_' +
+         std::string(to_string(kernel.weight));
+}
+
+std::vector<int> vector_widths() {
+  std::vector<int> widths;
+  for (int width = 16; width <= std::max(16, device().max_vec_bytes); width *= 2) {
+    widths.push_back(width);
+  }
+  return widths;
+}
+
+std::vector<Config> configs_for(Variant variant, const Problem& problem, Effort effort) {
+  std::vector<Config> configs;
+  if (effort == Effort::many) {
+    configs = every_combination(variant);
+  } else {
+    for (const int width : vector_widths()) {
+      configs.push_back(setting(variant, width, 2, 2, 2, 1));
+      configs.push_back(setting(variant, width, 1, 1, 1, 0));
+      if (effort == Effort::one) continue;
+      configs.push_back(setting(variant, width, 4, 3, 3, 0));
+      configs.push_back(setting(variant, width, 8, 1, 5, 1));
+      configs.push_back(setting(variant, width, 4, 5, 1, 1));
+    }
+  }
+  std::erase_if(configs, [&](const Config& config) {
+    return validate(config, problem, device()).has_value();
+  });
+  if (effort == Effort::one) {  // the first that is valid, of each width
+    std::vector<Config> first;
+    for (const Config& config : configs) {
+      if (first.empty() || first.back().vec_bytes != config.vec_bytes) first.push_back(config);
+    }
+    return first;
+  }
+  std::vector<Config> distinct;
+  for (const Config& config : configs) {
+    if (std::find(distinct.begin(), distinct.end(), config) == distinct.end()) {
+      distinct.push_back(config);
+    }
+  }
+  return distinct;
+}
+
+std::span<const Shape> small_shapes() {
+  return quick() ? std::span<const Shape>(kQuick) : std::span<const Shape>(kSmall);
+}
+std::span<const Shape> large_shapes() {
+  return quick() ? std::span<const Shape>(kQuickLarge) : std::span<const Shape>(kLarge);
+}
+
+}  // namespace hipnorm::testing

@@ -1,0 +1,57 @@
+// Which kernels the tests walk, with which parameters, on which shapes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "csrc/dispatch/config.h"
+#include "csrc/dispatch/problem.h"
+#include "kernels/variants.h"
+
+namespace hipnorm::testing {
+
+// HIPNORM_TEST_QUICK=1 in the environment: fewer shapes and combinations, for sanitizer builds.
+bool quick();
+
+// One instance of a kernel. `op` is the op that fixes the variant's family.
+struct Kernel {
+  Variant variant;
+  Op op;
+  DType x;
+  DType weight;
+};
+// Every CPU variant × dtype × weight dtype (x's, or f32 for 16-bit x).
+std::vector<Kernel> forward_kernels();
+std::vector<Kernel> backward_kernels();
+// Only those with x and weight of the given dtypes.
+std::vector<Kernel> only(std::vector<Kernel> kernels, DType x, DType weight);
+// "cpu_forward_row_bf16_f32", a name for GoogleTest.
+std::string name_of(const Kernel& kernel);
+
+// Vector widths that this processor has: 16, 32, 64 as far as they go.
+std::vector<int> vector_widths();
+
+// Configs of one variant, all valid for the problem; never empty.
+enum class Effort {
+  one,   // one for each vector width
+  few,   // for each width: one task; more parts and strips than threads, uneven; streaming stores
+  many,  // every combination of few values of each parameter
+};
+std::vector<Config> configs_for(Variant variant, const Problem& problem, Effort effort);
+
+struct Shape {
+  std::int64_t rows;
+  std::int64_t cols;
+};
+// Odd ones first. `kLarge` run with fewer combinations.
+std::span<const Shape> small_shapes();
+std::span<const Shape> large_shapes();
+
+inline constexpr GradMask kAllGradMasks[] = {
+    {true, true, true},  {true, true, false},  {true, false, true},  {true, false, false},
+    {false, true, true}, {false, true, false}, {false, false, true}, {false, false, false}};
+inline constexpr GradMask kAllGrads = kAllGradMasks[0];
+
+}  // namespace hipnorm::testing

@@ -1,0 +1,154 @@
+#include "tests/kernels/run.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+
+#include "tests/kernels/parallel.h"
+
+namespace hipnorm::testing {
+namespace {
+
+using reference::BackwardOutputs;
+using reference::BackwardVerdict;
+using reference::ForwardOutputs;
+using reference::ForwardVerdict;
+
+constexpr ParallelFor kOtherOrders[] = {in_reverse, on_two_threads};
+
+// 1 byte an element: its size is the plan's, in bytes. f64 keeps it whole: sizes are multiples
+// of 64.
+Array workspace_of(const Plan& plan) { return Array(DType::f64, plan.workspace_bytes / 8); }
+
+std::string label(const Config& config, const Problem& problem) {
+  return to_string(config) + " on " + to_string(problem);
+}
+
+void expect_guards(std::initializer_list<const Array*> arrays) {
+  for (const Array* array : arrays) {
+    EXPECT_TRUE(array->guards_intact())
+        << "written outside of " << to_string(array->dtype()) << '[' << array->count() << ']';
+  }
+}
+
+}  // namespace
+
+const Device& device() { return cpu_device(2); }
+
+ForwardResult run_forward(const LayerData& data, Affine affine, const Config& config,
+                          ParallelFor parallel_for) {
+  const Problem problem = data.problem(Op::forward, affine);
+  const Plan sizes = plan(config, problem, device());
+  const DType accumulate = accumulate_type(problem.x);
+  EXPECT_EQ(sizes.workspace_bytes % 64, 0);
+  ForwardResult result{Array(problem.x, data.rows * data.cols, data.offset),
+                       Array(accumulate, data.rows), Array(accumulate, data.rows)};
+  Array workspace = workspace_of(sizes);
+  const Error error = launch_forward({.x = data.x.data(),
+                                      .x_stride = data.x_stride,
+                                      .weight = affine.weight ? data.weight.data() : nullptr,
+                                      .bias = affine.bias ? data.bias.data() : nullptr,
+                                      .eps = data.eps,
+                                      .y = result.y.data(),
+                                      .mean = result.mean.data(),
+                                      .rstd = result.rstd.data(),
+                                      .workspace = workspace.data()},
+                                     {.problem = problem,
+                                      .device = device(),
+                                      .config = config,
+                                      .plan = sizes,
+                                      .parallel_for = parallel_for});
+  EXPECT_FALSE(error.has_value()) << error.value_or("");
+  expect_guards({&result.y, &result.mean, &result.rstd, &workspace});
+  return result;
+}
+
+BackwardResult run_backward(Op op, const LayerData& data, Affine affine, GradMask grads,
+                            const Config& config, ParallelFor parallel_for) {
+  const Problem problem = data.problem(op, affine, grads);
+  const Plan sizes = plan(config, problem, device());
+  EXPECT_EQ(sizes.workspace_bytes % 64, 0);
+  BackwardResult result;
+  if (grads.dx) result.dx = Array(problem.x, data.rows * data.cols, data.offset);
+  const int weight_offset = data.offset == 0 ? 0 : size_of(problem.weight);
+  if (grads.dweight) result.dweight = Array(problem.weight, data.cols, weight_offset);
+  if (grads.dbias) result.dbias = Array(problem.weight, data.cols, weight_offset);
+  Array workspace = workspace_of(sizes);
+  const Error error = launch_backward({.dy = data.dy.data(),
+                                       .dy_stride = data.dy_stride,
+                                       .x = data.x.data(),
+                                       .x_stride = data.x_stride,
+                                       .mean = data.mean.data(),
+                                       .rstd = data.rstd.data(),
+                                       .weight = affine.weight ? data.weight.data() : nullptr,
+                                       .dx = result.dx.data(),
+                                       .dweight = result.dweight.data(),
+                                       .dbias = result.dbias.data(),
+                                       .workspace = workspace.data()},
+                                      {.problem = problem,
+                                       .device = device(),
+                                       .config = config,
+                                       .plan = sizes,
+                                       .parallel_for = parallel_for});
+  EXPECT_FALSE(error.has_value()) << error.value_or("");
+  expect_guards({&result.dx, &result.dweight, &result.dbias, &workspace});
+  return result;
+}
+
+std::vector<ForwardResult> check_forward(const LayerData& data, Affine affine,
+                                         std::span<const Config> configs) {
+  EXPECT_FALSE(configs.empty());
+  const Problem problem = data.problem(Op::forward, affine);
+  std::vector<ForwardResult> results;
+  std::vector<ForwardOutputs> outputs;
+  for (const Config& config : configs) {
+    SCOPED_TRACE(label(config, problem));
+    results.push_back(run_forward(data, affine, config, in_order));
+    const ForwardResult& first = results.back();
+    for (const ParallelFor parallel_for : kOtherOrders) {
+      const ForwardResult other = run_forward(data, affine, config, parallel_for);
+      EXPECT_TRUE(first.y.same_bits(other.y)) << "y depends on the order of the tasks";
+      EXPECT_TRUE(first.mean.same_bits(other.mean)) << "mean depends on the order of the tasks";
+      EXPECT_TRUE(first.rstd.same_bits(other.rstd)) << "rstd depends on the order of the tasks";
+    }
+    outputs.push_back({{first.y.dtype(), first.y.data(), data.cols},
+                       {first.mean.dtype(), first.mean.data()},
+                       {first.rstd.dtype(), first.rstd.data()}});
+  }
+  const std::vector<ForwardVerdict> verdicts =
+      reference::judge_forward(data.forward_inputs(affine), outputs);
+  for (std::size_t i = 0; i < verdicts.size(); ++i) {
+    EXPECT_TRUE(verdicts[i].ok()) << label(configs[i], problem) << '\n' << verdicts[i].describe();
+  }
+  return results;
+}
+
+std::vector<BackwardResult> check_backward(Op op, const LayerData& data, Affine affine,
+                                           GradMask grads, std::span<const Config> configs) {
+  EXPECT_FALSE(configs.empty());
+  const Problem problem = data.problem(op, affine, grads);
+  std::vector<BackwardResult> results;
+  std::vector<BackwardOutputs> outputs;
+  for (const Config& config : configs) {
+    SCOPED_TRACE(label(config, problem));
+    results.push_back(run_backward(op, data, affine, grads, config, in_order));
+    const BackwardResult& first = results.back();
+    for (const ParallelFor parallel_for : kOtherOrders) {
+      const BackwardResult other = run_backward(op, data, affine, grads, config, parallel_for);
+      EXPECT_TRUE(first.dx.same_bits(other.dx)) << "dX depends on the order of the tasks";
+      EXPECT_TRUE(first.dweight.same_bits(other.dweight)) << "dW depends on the order of the tasks";
+      EXPECT_TRUE(first.dbias.same_bits(other.dbias)) << "dB depends on the order of the tasks";
+    }
+    outputs.push_back({{first.dx.dtype(), first.dx.data(), data.cols},
+                       {first.dweight.dtype(), first.dweight.data()},
+                       {first.dbias.dtype(), first.dbias.data()}});
+  }
+  const std::vector<BackwardVerdict> verdicts =
+      reference::judge_backward(data.backward_inputs(affine), outputs);
+  for (std::size_t i = 0; i < verdicts.size(); ++i) {
+    EXPECT_TRUE(verdicts[i].ok()) << label(configs[i], problem) << '\n' << verdicts[i].describe();
+  }
+  return results;
+}
+
+}  // namespace hipnorm::testing

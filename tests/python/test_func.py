@@ -1,0 +1,205 @@
+"""torch.func transforms, alone and nested, against the same transforms of the definition."""
+
+import warnings
+
+import pytest
+import torch
+from reference import layer_norm, ops
+from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+
+N = 6
+
+
+@pytest.fixture(autouse=True)
+def no_warning():
+    """vmap warns where an operator has no rule; ours have one."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*performance drop.*")
+        yield
+
+
+def tensors(rows=4):
+    x = torch.randn(rows, N, dtype=torch.float64) - 2
+    return x, torch.randn(N, dtype=torch.float64), torch.randn(N, dtype=torch.float64)
+
+
+def loss_of(op):
+    def loss(x, weight=None, bias=None):
+        return (op(x, [N], weight, bias) ** 2).sin().sum()
+
+    return loss
+
+
+ours, theirs = loss_of(ops.layer_norm), loss_of(layer_norm)
+
+
+def close(a, b):
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(close(x, y) for x, y in zip(a, b))
+    return a.shape == b.shape and torch.allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda f: grad(f, argnums=(0, 1, 2)),
+        lambda f: jacrev(f, argnums=(0, 1, 2)),
+        lambda f: jacfwd(f, argnums=(0, 1, 2)),
+        lambda f: hessian(f, argnums=(0, 1, 2)),
+        lambda f: jacrev(grad(f, argnums=(0, 1)), argnums=(0, 1)),
+        lambda f: jacfwd(grad(f, argnums=(0, 1)), argnums=(0, 1)),
+        lambda f: vmap(f, in_dims=(0, None, None)),
+        lambda f: vmap(f, in_dims=(1, None, None)),
+        lambda f: vmap(grad(f, argnums=(0, 1, 2)), in_dims=(0, None, None)),
+        lambda f: vmap(grad(f), in_dims=(0, None, None)),
+        lambda f: vmap(jacrev(grad(f)), in_dims=(0, None, None)),
+        lambda f: grad(lambda *a: vmap(grad(f), in_dims=(0, None, None))(*a).sin().sum()),
+    ],
+    ids=[
+        "grad",
+        "jacrev",
+        "jacfwd",
+        "hessian",
+        "jacrev-grad",
+        "jacfwd-grad",
+        "vmap",
+        "vmap-of-dim-1",
+        "vmap-grad-of-all",
+        "vmap-grad-of-x",
+        "vmap-jacrev-grad",
+        "grad-vmap-grad",
+    ],
+)
+def test_transform(transform, request):
+    x, weight, bias = tensors()
+    if "dim-1" in request.node.callspec.id:
+        x = x.t().contiguous()
+    assert close(transform(ours)(x, weight, bias), transform(theirs)(x, weight, bias))
+
+
+def test_transforms_without_parameters():
+    x, _, _ = tensors()
+    for transform in (grad, jacrev, hessian, lambda f: vmap(grad(f))):
+        assert close(transform(ours)(x), transform(theirs)(x))
+
+
+def test_vjp_and_jvp():
+    x, weight, bias = tensors()
+    tangents = tuple(torch.randn_like(t) for t in (x, weight, bias))
+    for op in (ours, lambda *a: ops.layer_norm_forward(a[0], [N], *a[1:])[0].sin().sum()):
+        reference = theirs if op is ours else lambda *a: layer_norm(a[0], [N], *a[1:]).sin().sum()
+        value, pull = vjp(op, x, weight, bias)
+        expected, expected_pull = vjp(reference, x, weight, bias)
+        assert close(value, expected)
+        seed = torch.tensor(2.0, dtype=torch.float64)
+        assert close(pull(seed), expected_pull(seed))
+        assert close(
+            jvp(op, (x, weight, bias), tangents), jvp(reference, (x, weight, bias), tangents)
+        )
+
+
+def test_jvp_of_some_inputs_only():
+    x, weight, bias = tensors()
+    for position in range(3):
+
+        def call(f, t):
+            arguments = [x, weight, bias]
+            arguments[position] = t
+            return f(*arguments)
+
+        primal = (x, weight, bias)[position]
+        tangent = torch.randn_like(primal)
+        a = jvp(lambda t: call(ours, t), (primal,), (tangent,))
+        assert close(a, jvp(lambda t: call(theirs, t), (primal,), (tangent,)))
+
+
+def test_jvp_of_the_backward_operator_follows_the_statistics():
+    """mean and rstd carry no tangent; theirs is derived from input's."""
+    x, weight, bias = tensors()
+    dy, tangent = torch.randn_like(x), torch.randn_like(x)
+    _, mean, rstd = ops.layer_norm_forward(x, [N], weight, bias)
+
+    def call(x):
+        return ops.layer_norm_backward(dy, x, [N], mean, rstd, weight, bias, [True, True, True])
+
+    def expected(x):
+        y, pull = vjp(lambda *a: layer_norm(a[0], [N], *a[1:]), x, weight, bias)
+        return pull(dy)
+
+    assert close(jvp(call, (x,), (tangent,)), jvp(expected, (x,), (tangent,)))
+
+
+def test_forward_over_reverse_without_functorch():
+    import torch.autograd.forward_ad as fwd
+
+    x, weight, bias = tensors()
+    tangent = torch.randn_like(x)
+    results = []
+    for f in (ours, theirs):
+        leaf = x.clone().requires_grad_()
+        with fwd.dual_level():
+            (g,) = torch.autograd.grad(f(fwd.make_dual(leaf, tangent), weight, bias), leaf)
+            results.append(fwd.unpack_dual(g).tangent)
+    assert close(*results)
+
+
+@pytest.mark.parametrize("in_dims", [(0, 0, 0), (None, 0, None), (None, None, 0), (1, 0, None)])
+def test_vmap_over_parameters(in_dims):
+    x, weight, bias = tensors()
+    batch = 3
+    stack = [
+        t if d is None else torch.stack([t + i for i in range(batch)], d)
+        for t, d in zip((x, weight, bias), in_dims)
+    ]
+    for make in (lambda f: f, lambda f: grad(f, argnums=(0, 1, 2)), lambda f: grad(f)):
+        call, expected = (vmap(make(f), in_dims=in_dims) for f in (ours, theirs))
+        assert close(call(*stack), expected(*stack))
+
+
+def test_vmap_over_parameters_in_low_precision_rounds_once():
+    x = torch.randn(4, N).bfloat16()
+    weight, bias = torch.randn(3, N), torch.randn(3, N)
+    y = vmap(lambda w, b: ops.layer_norm(x, [N], w, b))(weight, bias)
+    assert y.dtype == torch.bfloat16
+    for i in range(3):
+        assert torch.equal(y[i], ops.layer_norm(x, [N], weight[i], bias[i]))
+
+
+def test_vmap_twice():
+    x = torch.randn(2, 3, 4, N, dtype=torch.float64)
+    _, weight, bias = tensors()
+    for make in (lambda f: f, lambda f: grad(f, argnums=(0, 1))):
+        results = [
+            vmap(vmap(make(f), (1, None, None)), (0, None, None))(x, weight, bias)
+            for f in (ours, theirs)
+        ]
+        assert close(*results)
+
+
+def test_vmap_gives_statistics_and_a_single_call():
+    x = torch.randn(3, 4, N)
+    y, mean, rstd = vmap(lambda x: ops.layer_norm_forward(x, [N]))(x)
+    want = ops.layer_norm_forward(x, [N])
+    assert all(torch.equal(a, b) for a, b in zip((y, mean, rstd), want))
+    with torch.profiler.profile() as profile:
+        vmap(lambda x: ops.layer_norm(x, [N]))(x)
+    events = {e.key: e.count for e in profile.key_averages() if "hipnorm" in e.key}
+    assert events == {"hipnorm::layer_norm": 1, "hipnorm::layer_norm_forward": 1}
+
+
+def test_third_derivative_raises_at_every_level():
+    x, weight, bias = tensors()
+
+    def second(f):
+        return lambda x: grad(lambda x: grad(f)(x, weight, bias).sin().sum())(x).sin().sum()
+
+    message = "differentiable twice, but a third derivative"
+    with pytest.raises(RuntimeError, match=message):
+        grad(second(ours))(x)
+    with pytest.raises(RuntimeError, match=message):
+        jvp(second(ours), (x,), (x,))
+    leaf = x.clone().requires_grad_()
+    with pytest.raises(RuntimeError, match=message):
+        second(ours)(leaf).backward()
+    with pytest.raises(RuntimeError, match=message):
+        grad(lambda x: vmap(lambda x: second(ours)(x))(x).sum())(x)
