@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Sets up what is missing, builds everything, runs every test through ctest. Arguments go to ctest:
+# tests/run.sh -R dispatch
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/../cmake/bootstrap.sh"
+
+preset=${HIPNORM_PRESET:-cpu}
+hipnorm_setup tests "$preset"
+hipnorm_build "$preset"
+cd "$root"
+export CTEST_PARALLEL_LEVEL=${CTEST_PARALLEL_LEVEL:-$(nproc)}
+exec ctest --preset "$preset" "$@"
