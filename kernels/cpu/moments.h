@@ -44,12 +44,12 @@ HIPNORM_INLINE ShiftedSums shifted_sums(const T* x, std::int64_t n, accumulate_t
   using V = typename P::V;
   // 4 vectors of each sum: an addition takes 3–4 cycles, and two can start in each.
   constexpr int kChains = 4, kUnroll = kChains / P::kVectors;
-  const V s = splat<A>(shift);
+  const V s = splat<A>(shift), one = splat<A>(1);
   V sums[kChains] = {}, squares[kChains] = {};
   const auto add = [&](const P& p, int chain) {
     for (int k = 0; k < P::kVectors; ++k) {
       const V d = p.v[k] - s;
-      sums[chain + k] += d;
+      sums[chain + k] = fma(d, one, sums[chain + k]);  // on the multipliers: the adders have d
       squares[chain + k] = fma(d, d, squares[chain + k]);
     }
   };

@@ -164,18 +164,17 @@ TEST(CostModel, AccumulatorsAreFlushed) {
   EXPECT_EQ(default_config(no_columns, device).parts, 2);
 }
 
-// 4 rows of x and dy in half of L2 (512 KiB here), else 2, else 1.
+// 4 rows of x and dy in half of a unit's share of the last level (8 MiB here), else 2, else 1.
 TEST(CostModel, RowsAreFormedTogetherWhereTheyFit) {
   const Device device = cpu(2, 32);
   const auto rows_per_block = [&](DType x, std::int64_t cols) {
     return default_config(problem(Op::backward_fused, x, 2304, cols), device).rows_per_block;
   };
-  EXPECT_EQ(rows_per_block(DType::f32, 16384), 4);  // 4 × 2 × 64 KiB
-  EXPECT_EQ(rows_per_block(DType::f32, 16385), 2);
-  EXPECT_EQ(rows_per_block(DType::f32, 32768), 2);
-  EXPECT_EQ(rows_per_block(DType::f32, 32769), 1);
-  EXPECT_EQ(rows_per_block(DType::bf16, 32768), 4);
-  EXPECT_EQ(rows_per_block(DType::bf16, 103008), 1);
+  EXPECT_EQ(rows_per_block(DType::f32, 103008), 4);
+  EXPECT_EQ(rows_per_block(DType::f32, 262144), 4);  // 4 × 2 × 1 MiB
+  EXPECT_EQ(rows_per_block(DType::f32, 262145), 2);
+  EXPECT_EQ(rows_per_block(DType::f32, 524288), 2);
+  EXPECT_EQ(rows_per_block(DType::bf16, 524288), 4);
   Problem two_rows = problem(Op::backward_fused, DType::f32, 2, 4096);
   EXPECT_EQ(default_config(two_rows, device).rows_per_block, 2);
 }
@@ -222,10 +221,13 @@ TEST(CostModel, BytesFollowTheTrafficTable) {
             5 * tensor + 16.0 * 1 * cols);
 }
 
-TEST(CostModel, WideVectorsArePreferred) {
+// 64-byte vectors only where there is arithmetic to save.
+TEST(CostModel, WideVectorsArePreferredWhereTheyPay) {
   for (const Device& device : test::devices()) {
-    const Problem p = problem(Op::forward, DType::bf16, 1000, 1000);
-    EXPECT_EQ(default_config(p, device).vec_bytes, std::max(16, device.max_vec_bytes));
+    for (DType x : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+      EXPECT_EQ(default_config(problem(Op::forward, x, 1000, 1000), device).vec_bytes,
+                std::clamp(device.max_vec_bytes, 16, x == DType::bf16 ? 64 : 32));
+    }
   }
 }
 

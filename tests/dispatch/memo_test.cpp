@@ -65,7 +65,7 @@ TEST(Memo, EveryFieldOfTheProblemCounts) {
 }
 
 TEST(Memo, TellsDevicesApart) {
-  const Problem p = problem(Op::forward, DType::f32, 2304, 16384);
+  const Problem p = problem(Op::forward, DType::bf16, 2304, 16384);
   const Device two = test::cpu(2, 32);
   const Device sixteen = test::cpu(16, 64);
   for (int i = 0; i < 2; ++i) {

@@ -23,7 +23,7 @@ constexpr Shape kSmall[] = {
     {9, 2},      // two elements: x̂ = ±1
     {259, 96},   // more rows than any rows_per_block, parts of unequal size
 };
-constexpr Shape kQuick[] = {{1, 1}, {3, 769}, {37, 31}, {17, 127}, {4, 65}};
+constexpr Shape kQuick[] = {{1, 1}, {7, 1}, {3, 769}, {37, 31}, {64, 64}, {17, 127}, {4, 65}};
 constexpr Shape kLarge[] = {
     {2, 103008},  // the widest row of the seed shapes: sums in several blocks
     {33, 4097},   // one element past a block of sums
