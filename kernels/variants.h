@@ -50,7 +50,7 @@ struct VariantInfo {
 // clang-format off
 //               name                     kind ops          form        threads rows/block vec_bytes split      parts      stages stream summary
 #define HIPNORM_VARIANTS(V)                                                                                                                    \
-  V(cpu_forward_row,         cpu, 1, 0, 0, row,        (0, 0), (0, 0), (16, 64), (0, 0),    (1, 4096), (0, 0), (0, 1), "threads share the rows; a row stays in cache between its passes")           \
+  V(cpu_forward_row,         cpu, 1, 0, 0, row,        (0, 0), (1, 2), (16, 64), (0, 0),    (1, 4096), (0, 0), (0, 1), "threads share the rows; a row stays in cache between its passes")           \
   V(cpu_forward_split,       cpu, 1, 0, 0, split_row,  (0, 0), (0, 0), (16, 64), (1, 4096), (0, 0),    (0, 0), (0, 1), "threads share each row's columns: few, long rows")                            \
   V(cpu_backward_row,        cpu, 0, 1, 0, row,        (0, 0), (1, 4), (16, 64), (0, 0),    (1, 4096), (0, 0), (0, 1), "one pass over x and dy while the row is in cache; partial dW/dB per part")    \
   V(cpu_backward_two_kernel, cpu, 0, 0, 1, two_kernel, (0, 0), (1, 4), (16, 64), (1, 4096), (1, 4096), (0, 0), (0, 1), "column strips reduce dW/dB, then rows give dX")                               \

@@ -165,10 +165,10 @@ void apply(const BackwardRow<T>& row, RowSums sums, const BackwardWork& work, T*
   using A = accumulate_t<T>;
   using P = Packet<T>;
   using V = typename P::V;
-  const double n = static_cast<double>(work.cols);
+  const double per_element = 1.0 / static_cast<double>(work.cols);
   const V mean = splat<A>(row.mean), rstd = splat<A>(row.rstd),
-          c1 = splat<A>(static_cast<A>(sums.g / n)),
-          minus_c2 = splat<A>(static_cast<A>(-sums.g_normal / n));
+          c1 = splat<A>(static_cast<A>(sums.g * per_element)),
+          minus_c2 = splat<A>(static_cast<A>(-sums.g_normal * per_element));
   const auto w = weight.view();
   const auto dweight = column_sums.dweight.view(), dbias = column_sums.dbias.view();
   const T *x = row.x, *dy = row.dy;

@@ -7,51 +7,141 @@
 
 namespace hipnorm::cpu::HIPNORM_ISA {
 
-// y = x̂·weight + bias for the columns in `columns` of one row. Meanwhile fetches those columns of
-// the next row: memory would idle while a core computes, and the core wait for its next row (f32
-// 2304x36864, two cores: 23.7 ms without, 17.8 ms with it; a plain copy takes 13.2).
+// What turns elements of one row into y = x̂·weight + bias.
+template <class T>
+struct Normaliser {
+  using A = accumulate_t<T>;
+  using P = Packet<T>;
+  using V = typename P::V;
+  const T* x;
+  V mean, rstd, rest;
+
+  Normaliser(const T* row, RowScale<A> scale)
+      : x(row),
+        mean(splat<A>(scale.mean)),
+        rstd(splat<A>(scale.rstd)),
+        rest(splat<A>(scale.rest)) {}
+  // The packet at element i; kTail: the last one, which `end` cuts.
+  template <bool kTail>
+  HIPNORM_INLINE P packet(std::int64_t i, std::int64_t end, const P& weight, const P& bias) const {
+    const P in = kTail ? load_head(x + i, end - i, x[i]) : P::load(x + i);
+    P out;
+    for (int k = 0; k < P::kVectors; ++k) {
+      out.v[k] = fma(fma(in.v[k] - mean, rstd, rest), weight.v[k], bias.v[k]);
+    }
+    return out;
+  }
+};
+
+// y of the columns in `columns` of one row. Meanwhile fetches those columns of the next row: memory
+// would idle while a core computes, and the core wait for its next row (f32 2304x36864, two cores:
+// 23.7 ms without, 17.8 ms with it; a plain copy takes 13.2).
 template <class T, class W>
 HIPNORM_INLINE void normalise(const T* x, const T* next_x, T* y, Range columns,
                               RowScale<accumulate_t<T>> scale, const Parameter<T, W>& weight,
                               const Parameter<T, W>& bias, bool streamed) {
-  using A = accumulate_t<T>;
-  using P = Packet<T>;
-  using V = typename P::V;
-  const V mean = splat<A>(scale.mean), rstd = splat<A>(scale.rstd), rest = splat<A>(scale.rest);
+  const Normaliser<T> row(x, scale);
   const auto w = weight.view(), b = bias.view();
   write_row(y + columns.begin, columns.end - columns.begin, streamed,
             [=]<Store kStore>(T* out, std::int64_t begin, std::int64_t end) {
               begin += columns.begin;
               end += columns.begin;
-              const auto packet = [=]<bool kTail>(std::int64_t i) {
-                const P in = kTail ? load_head(x + i, end - i, x[i]) : P::load(x + i);
-                const P gamma = w.template get<kTail>(i), beta = b.template get<kTail>(i);
-                P result;
-                for (int k = 0; k < P::kVectors; ++k) {
-                  const V normal = fma(in.v[k] - mean, rstd, rest);
-                  result.v[k] = fma(normal, gamma.v[k], beta.v[k]);
-                }
-                return result;
-              };
-              produce<kStore>(out, begin, end, packet,
-                              [=](std::int64_t i) { fetch_lines<4>(next_x + i); });
+              produce<kStore>(
+                  out, begin, end,
+                  [=]<bool kTail>(std::int64_t i) {
+                    return row.template packet<kTail>(i, end, w.template get<kTail>(i),
+                                                      b.template get<kTail>(i));
+                  },
+                  [=](std::int64_t i) { fetch_lines<4>(next_x + i); });
             });
 }
 
+// The same for elements begin … end of two rows, x_stride apart in x, to out[0] and out[1]: they
+// share the loads and conversions of weight and bias (f16 2304x36864: 8.9 ms instead of 11.9).
+template <class T, class W, Store kStore>
+void normalise_pair(const T* x, std::int64_t x_stride, T* const* out, std::int64_t begin,
+                    std::int64_t end, const RowScale<accumulate_t<T>>* scales,
+                    const Parameter<T, W>& weight, const Parameter<T, W>& bias) {
+  using P = Packet<T>;
+  constexpr std::int64_t kBurst = kStep<T> / 2;  // of both rows together as many bytes as of one
+  constexpr int kElements = P::kElements, kPackets = kBurst / kElements;
+  const Normaliser<T> rows[2] = {{x, scales[0]}, {x + x_stride, scales[1]}};
+  const auto w = weight.view(), b = bias.view();
+  T* const y[2] = {out[0], out[1]};
+  std::int64_t i = begin;
+  for (; i + kBurst <= end; i += kBurst) {
+    for (int r = 0; r < 2; ++r) fetch_lines<2>(rows[r].x + 2 * x_stride + i);
+    U32x bits[2][kPackets];
+    for (int p = 0; p < kPackets; ++p) {
+      const std::int64_t at = i + p * kElements;
+      const P gamma = w.template get<false>(at), beta = b.template get<false>(at);
+      for (int r = 0; r < 2; ++r) {
+        bits[r][p] = rows[r].template packet<false>(at, end, gamma, beta).bits();
+      }
+    }
+    for (int r = 0; r < 2; ++r) {
+      for (int p = 0; p < kPackets; ++p)
+        put<kStore>(y[r] + (i - begin) + p * kElements, bits[r][p]);
+    }
+  }
+  for (; i + kElements <= end; i += kElements) {
+    const P gamma = w.template get<false>(i), beta = b.template get<false>(i);
+    for (int r = 0; r < 2; ++r) {
+      put<kStore>(y[r] + (i - begin), rows[r].template packet<false>(i, end, gamma, beta).bits());
+    }
+  }
+  if (i < end) {
+    const P gamma = w.template get<true>(i), beta = b.template get<true>(i);
+    for (int r = 0; r < 2; ++r) {
+      store_head(y[r] + (i - begin), rows[r].template packet<true>(i, end, gamma, beta), end - i);
+    }
+  }
+}
+template <class T, class W>
+void normalise_rows(const T* x, std::int64_t x_stride, T* y, std::int64_t cols,
+                    const RowScale<accumulate_t<T>>* scales, const Parameter<T, W>& weight,
+                    const Parameter<T, W>& bias, bool streamed) {
+  T* const rows[2] = {y, y + cols};
+  if (!streamed) {
+    normalise_pair<T, W, Store::cached>(x, x_stride, rows, 0, cols, scales, weight, bias);
+  } else if (is_aligned(rows[0]) && is_aligned(rows[1])) {
+    normalise_pair<T, W, Store::streamed>(x, x_stride, rows, 0, cols, scales, weight, bias);
+  } else {
+    constexpr std::int64_t kBlock = Aligner::kBlockBytes / static_cast<std::int64_t>(sizeof(T));
+    Aligner aligners[2] = {Aligner(rows[0]), Aligner(rows[1])};
+    for (std::int64_t begin = 0; begin < cols; begin += kBlock) {
+      const std::int64_t end = cols - begin < kBlock ? cols : begin + kBlock;
+      T* const out[2] = {static_cast<T*>(aligners[0].next()), static_cast<T*>(aligners[1].next())};
+      normalise_pair<T, W, Store::cached>(x, x_stride, out, begin, end, scales, weight, bias);
+      for (Aligner& a : aligners) a.wrote((end - begin) * static_cast<std::int64_t>(sizeof(T)));
+    }
+    for (Aligner& a : aligners) a.finish();
+  }
+}
+
+// One or two rows at a time.
 template <class T, class W>
 void forward_rows(const ForwardWork& w, Range rows) {
   using A = accumulate_t<T>;
   const Parameter<T, W> weight(w.weight, w.weight_size, w.cols, 1);
   const Parameter<T, W> bias(w.bias, w.bias_size, w.cols, 0);
-  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+  const auto scale_of = [&](std::int64_t row, const T* x) {
+    const A first = reference_point(x);
+    return save_row(moments(x, w.cols, first), first, w.eps, static_cast<A*>(w.mean) + row,
+                    static_cast<A*>(w.rstd) + row);
+  };
+  // Fetching ahead is only a hint: past the end it may name rows of another part, or none.
+  for (std::int64_t row = rows.begin; row < rows.end;) {
     const T* x = static_cast<const T*>(w.x) + row * w.x_stride;
     T* y = static_cast<T*>(w.y) + row * w.cols;
-    const A first = reference_point(x);
-    const RowScale<A> scale =
-        save_row(moments(x, w.cols, first), first, w.eps, static_cast<A*>(w.mean) + row,
-                 static_cast<A*>(w.rstd) + row);
-    const T* next_x = row + 1 < rows.end ? x + w.x_stride : x;
-    normalise<T, W>(x, next_x, y, {0, w.cols}, scale, weight, bias, w.stream);
+    if (w.rows_per_block >= 2 && row + 2 <= rows.end) {
+      const RowScale<A> scales[2] = {scale_of(row, x), scale_of(row + 1, x + w.x_stride)};
+      normalise_rows<T, W>(x, w.x_stride, y, w.cols, scales, weight, bias, w.stream);
+      row += 2;
+    } else {
+      normalise<T, W>(x, x + w.x_stride, y, {0, w.cols}, scale_of(row, x), weight, bias, w.stream);
+      row += 1;
+    }
   }
   fence();
 }

@@ -71,6 +71,7 @@ Error launch_forward(const ForwardArgs& args, const Launch& launch) {
   w.rows = p.rows;
   w.cols = p.cols;
   w.eps = args.eps;
+  w.rows_per_block = c.rows_per_block;
   w.stream = c.stream != 0;
   w.weight = packed_parameter(args.weight, launch, *kernels, args.workspace,
                               launch.plan.weight_offset, w.weight_size);

@@ -7,6 +7,10 @@ namespace hipnorm::cpu::HIPNORM_ISA {
 
 enum class Store { cached, streamed };
 
+HIPNORM_INLINE bool is_aligned(const void* p) {
+  return reinterpret_cast<std::uintptr_t>(p) % kVecBytes == 0;
+}
+
 template <Store kStore, class T>
 HIPNORM_INLINE void put(T* p, U32x bits) {
   if constexpr (kStore == Store::streamed) {
@@ -87,7 +91,7 @@ template <class T, class Body>
 HIPNORM_INLINE void write_row(T* row, std::int64_t n, bool streamed, const Body& body) {
   if (!streamed) {
     body.template operator()<Store::cached>(row, std::int64_t{0}, n);
-  } else if (reinterpret_cast<std::uintptr_t>(row) % kVecBytes == 0) {
+  } else if (is_aligned(row)) {
     body.template operator()<Store::streamed>(row, std::int64_t{0}, n);
   } else {
     constexpr std::int64_t kBlock = Aligner::kBlockBytes / static_cast<std::int64_t>(sizeof(T));

@@ -43,6 +43,7 @@ struct ForwardWork {
   void* rstd = nullptr;                         // A [rows]
   std::int64_t rows = 0, cols = 0;
   double eps = 0;
+  int rows_per_block = 1;
   bool stream = false;        // stores of y bypass the caches
   std::int64_t strips = 1;    // split_row: strips that share a row
   double* moments = nullptr;  // split_row: [strips, rows, 2]: mean and centred sum of squares

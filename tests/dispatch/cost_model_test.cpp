@@ -208,8 +208,10 @@ TEST(CostModel, BytesFollowTheTrafficTable) {
     EXPECT_EQ(validate(config.config, p, device), std::nullopt);
     return predict(config.config, p, device).bytes;
   };
-  EXPECT_EQ(bytes("cpu_forward_row:vec_bytes=32,parts=2,stream=1", Op::forward), 2 * tensor);
-  EXPECT_EQ(bytes("cpu_forward_row:vec_bytes=32,parts=2,stream=0", Op::forward), 3 * tensor);
+  EXPECT_EQ(bytes("cpu_forward_row:rows_per_block=1,vec_bytes=32,parts=2,stream=1", Op::forward),
+            2 * tensor);
+  EXPECT_EQ(bytes("cpu_forward_row:rows_per_block=1,vec_bytes=32,parts=2,stream=0", Op::forward),
+            3 * tensor);
   EXPECT_EQ(bytes("cpu_forward_split:vec_bytes=32,split=2,stream=1", Op::forward), 3 * tensor);
   EXPECT_EQ(bytes("cpu_backward_row:rows_per_block=4,vec_bytes=32,parts=2,stream=1", Op::backward),
             3 * tensor + 16.0 * 2 * cols);
@@ -219,6 +221,18 @@ TEST(CostModel, BytesFollowTheTrafficTable) {
   EXPECT_EQ(bytes("cpu_backward_sums_first:rows_per_block=4,vec_bytes=32,split=2,parts=1,stream=1",
                   Op::backward),
             5 * tensor + 16.0 * 1 * cols);
+}
+
+// 2 rows and the 2 after them in half of L2 (512 KiB here).
+TEST(CostModel, RowsAreNormalisedInPairsWhereTheyFit) {
+  const Device device = cpu(2, 32);
+  const auto rows_per_block = [&](DType x, std::int64_t cols) {
+    return default_config(problem(Op::forward, x, 2304, cols), device).rows_per_block;
+  };
+  EXPECT_EQ(rows_per_block(DType::f32, 32768), 2);  // 4 × 128 KiB
+  EXPECT_EQ(rows_per_block(DType::f32, 32769), 1);
+  EXPECT_EQ(rows_per_block(DType::bf16, 65536), 2);
+  EXPECT_EQ(rows_per_block(DType::bf16, 103008), 1);
 }
 
 // 64-byte vectors only where there is arithmetic to save.

@@ -39,7 +39,8 @@ TEST(Select, TakesTheDefaultWhereNothingIsForced) {
   EXPECT_EQ(selection.config, default_config(p, device()));
   EXPECT_EQ(selection.source, Source::chosen_default);
   EXPECT_EQ(selection.plan.tasks, 2);
-  EXPECT_EQ(describe(selection), "cpu_forward_row:vec_bytes=32,parts=2,stream=1  source=default");
+  EXPECT_EQ(describe(selection),
+            "cpu_forward_row:rows_per_block=2,vec_bytes=32,parts=2,stream=1  source=default");
 }
 
 TEST(Select, CompletesAForcedConfigWithTheCheapestThatAgrees) {
@@ -155,8 +156,9 @@ TEST_F(SelectLog, NamesConfigSourceAndWhyOthersWereRefused) {
       ::testing::ExitedWithCode(0),
       ::testing::AllOf(
           ::testing::ResultOf(lines_of_log, 1),
-          HasSubstr("forward f32 2304x16384 weight=f32 bias alignment=64 on cpu-test -> "
-                    "cpu_forward_row:vec_bytes=32,parts=2,stream=1  source=default"),
+          HasSubstr(
+              "forward f32 2304x16384 weight=f32 bias alignment=64 on cpu-test -> "
+              "cpu_forward_row:rows_per_block=2,vec_bytes=32,parts=2,stream=1  source=default"),
           HasSubstr("refused: cpu_forward_split: predicted ")));
 }
 
