@@ -23,10 +23,11 @@ constexpr double kUsableCache = 0.75;
 // 37 ms; bf16, 0.6 MB, 17 against 24. f32 1152x103008, 3.3 MB: 40 against 49.)
 constexpr double kBlockCache = 0.5;
 
-// Two rows that are normalised together share the weight and bias, while they and the next two,
-// which are fetched meanwhile, take half of L2: a third less of the second pass's arithmetic
-// (2304x36864 forward on Zen 4, two against one: f16 8.9 and 11.9 ms, bf16 8.4 and 11.2). Wider
-// rows displace one another (f32 2304x36864: 18.5 and 17.6 ms, f16 1152x103008: 19.0 and 17.4).
+// Two rows that are normalised together share the loads and conversions of weight and bias: a third
+// less of the second pass's arithmetic where elements are converted, as long as they and the next
+// two, which are fetched meanwhile, take half of L2 (2304x36864 forward on Zen 4, two rows against
+// one: f16 8.9 and 11.9 ms, bf16 8.4 and 11.2). Wider rows displace one another (f16 1152x103008:
+// 19.0 and 17.4), and f32 has no conversions to share (2304x16384: 8.8 and 7.0).
 constexpr double kPairedPass = 0.65, kCrowdedPass = 1.1;
 
 // Arithmetic of one pass over one row's elements (f32, 32-byte vectors): 2 loads and about 4
@@ -39,13 +40,14 @@ constexpr double kPassSeconds = 0.1e-9;
 constexpr double kAccumulateSeconds = 0.1e-9;
 
 // Vectors half as wide take nearly twice the instructions. 64 bytes win over 32 where there is
-// arithmetic to save, in bf16 (2304x36864 on Zen 4: 12.5 against 13.9 ms forward); not in f32,
-// where loads are the limit (20.2 against 19.1), nor in f16, where the conversions are, which take
-// twice as long for twice the width (12.7 against 12.0).
-constexpr double width_factor(int vec_bytes, DType x) {
+// arithmetic to save: backward (f32 512x2048 on Zen 4: 160 against 172 us) and bf16 (2304x36864
+// forward: 8.2 against 11.4 ms). Not in f32 forward, where loads are the limit (2304x36864: 17.3
+// against 16.7 ms), nor in f16 forward, where the conversions are, which take twice as long for
+// twice the width (9.2 against 8.7).
+constexpr double width_factor(int vec_bytes, const Problem& problem) {
   if (vec_bytes <= 16) return 1.8;
   if (vec_bytes == 32) return 1.0;
-  return x == DType::bf16 ? 0.93 : 1.02;
+  return problem.x == DType::bf16 || problem.is_backward() ? 0.93 : 1.02;
 }
 
 // 16-bit elements are half the bytes but are widened and rounded; f64 fills twice the vectors.
@@ -97,7 +99,7 @@ class Model {
         cols_(static_cast<double>(problem.cols)),
         tensor_(rows_ * cols_ * size_of(problem.x)),
         pass_(rows_ * cols_ * kPassSeconds * element_factor(problem.x) *
-              width_factor(config.vec_bytes, problem.x)),
+              width_factor(config.vec_bytes, problem)),
         sums_(problem.grads.dweight + problem.grads.dbias),
         // P × N partial sums, written once and read once.
         partials_(static_cast<double>(workspace<double>(config, problem).dweight +
@@ -160,7 +162,7 @@ class Model {
   void accumulate(Phase& phase, double width, double beside, double rows_together) const {
     const double each = sums_ * size_of(accumulate_type(problem_.x));
     phase.compute += sums_ * rows_ * cols_ * kAccumulateSeconds * accumulator_factor(problem_.x) *
-                     width_factor(config_.vec_bytes, problem_.x) / rows_together;
+                     width_factor(config_.vec_bytes, problem_) / rows_together;
     if (!resident(each * width + beside, machine_.share)) {
       const double passes = ceil_div(ceil_div(rows_, parts_), rows_together);
       phase.bytes += 2 * each * cols_ * parts_ * (passes - 1);
@@ -181,9 +183,8 @@ class Model {
     phase.bytes = tensor_ + store_bytes();
     const double row = tensor_ / rows_;
     reread(phase, resident(row, machine_.l2) ? 0 : tensor_, row);
-    const double second = config_.rows_per_block < 2             ? 1
-                          : 4 * row <= machine_.l2 * kBlockCache ? kPairedPass
-                                                                 : kCrowdedPass;
+    const bool pairs_pay = size_of(problem_.x) == 2 && 4 * row <= machine_.l2 * kBlockCache;
+    const double second = config_.rows_per_block < 2 ? 1 : pairs_pay ? kPairedPass : kCrowdedPass;
     phase.compute = (1 + second) * pass_;
     add(phase);
   }

@@ -103,21 +103,20 @@ void accumulate(const BackwardRow<T>* rows, Range columns, const Parameter<T, W>
   }
   for (std::int64_t block = columns.begin; block < columns.end; block += kBlock) {
     const std::int64_t end = columns.end - block < kBlock ? columns.end : block + kBlock;
-    V g_sum[kRows] = {}, g_normal_sum[kRows] = {};
-    const auto packet = [&]<bool kTail>(std::int64_t i) {
+    V g_sum[kRows], g_normal_sum[kRows];
+    unrolled<kRows>([&](auto r) HIPNORM_INLINE_LAMBDA { g_sum[r] = g_normal_sum[r] = V{}; });
+    const auto packet = [&]<bool kTail>(std::int64_t i) HIPNORM_INLINE_LAMBDA {
       V dw[P::kVectors], db[P::kVectors];
       const P gamma = w.template get<kTail>(i);
-      for (int k = 0; k < P::kVectors; ++k) {
-        if constexpr (kColumns) {
-          dw[k] = load<A>(dweight.at(i, k));
-          db[k] = load<A>(dbias.at(i, k));
-        }
-      }
-      for (int r = 0; r < kRows; ++r) {
+      unrolled<kColumns ? P::kVectors : 0>([&](auto k) HIPNORM_INLINE_LAMBDA {
+        dw[k] = load<A>(dweight.at(i, k));
+        db[k] = load<A>(dbias.at(i, k));
+      });
+      unrolled<kRows>([&](auto r) HIPNORM_INLINE_LAMBDA {
         // Past the end: x̂ of an element of the row, which is finite if the row is, and no gradient.
         const P px = kTail ? load_head(x[r] + i, end - i, x[r][i]) : P::load(x[r] + i);
         const P pdy = kTail ? load_head(dy[r] + i, end - i, T{}) : P::load(dy[r] + i);
-        for (int k = 0; k < P::kVectors; ++k) {
+        unrolled<P::kVectors>([&](auto k) HIPNORM_INLINE_LAMBDA {
           const V normal = (px.v[k] - mean[r]) * rstd[r];
           if constexpr (kColumns) {
             dw[k] = fma(pdy.v[k], normal, dw[k]);
@@ -128,14 +127,12 @@ void accumulate(const BackwardRow<T>* rows, Range columns, const Parameter<T, W>
             g_sum[r] += g;
             g_normal_sum[r] = fma(g, normal, g_normal_sum[r]);
           }
-        }
-      }
-      if constexpr (kColumns) {
-        for (int k = 0; k < P::kVectors; ++k) {
-          store<A>(dweight.at(i, k), dw[k]);
-          store<A>(dbias.at(i, k), db[k]);
-        }
-      }
+        });
+      });
+      unrolled<kColumns ? P::kVectors : 0>([&](auto k) HIPNORM_INLINE_LAMBDA {
+        store<A>(dweight.at(i, k), dw[k]);
+        store<A>(dbias.at(i, k), db[k]);
+      });
     };
     std::int64_t i = block;
     for (; i + kStep<T> <= end; i += kStep<T>) {
@@ -144,16 +141,12 @@ void accumulate(const BackwardRow<T>* rows, Range columns, const Parameter<T, W>
         packet.template operator()<false>(i + p * P::kElements);
       }
     }
-    for (; i + P::kElements <= end; i += P::kElements) {
-      packet.template operator()<false>(i);
-    }
+    for (; i + P::kElements <= end; i += P::kElements) packet.template operator()<false>(i);
     if (i < end) packet.template operator()<true>(i);
-    if constexpr (kSums) {
-      for (int r = 0; r < kRows; ++r) {
-        sums[r].g += sum<A>(g_sum[r]);
-        sums[r].g_normal += sum<A>(g_normal_sum[r]);
-      }
-    }
+    unrolled<kSums ? kRows : 0>([&](auto r) HIPNORM_INLINE_LAMBDA {
+      sums[r].g += sum<A>(g_sum[r]);
+      sums[r].g_normal += sum<A>(g_normal_sum[r]);
+    });
   }
 }
 

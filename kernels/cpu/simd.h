@@ -17,6 +17,7 @@
 #endif
 
 #define HIPNORM_INLINE inline __attribute__((always_inline))
+#define HIPNORM_INLINE_LAMBDA __attribute__((always_inline))
 
 namespace hipnorm::cpu::HIPNORM_ISA {
 
@@ -103,6 +104,21 @@ HIPNORM_INLINE void fence() {
 #if defined(__SSE2__)
   _mm_sfence();
 #endif
+}
+
+// Calls f(0), f(1), … f(n − 1), each with a constant. An array indexed so stays in registers; by a
+// loop, which the compiler unrolls too late for that, it may lie in memory (backward's sums of four
+// rows did, and took twice the time).
+template <int i>
+struct Index {
+  constexpr operator int() const { return i; }
+};
+template <int n, int i = 0, class F>
+HIPNORM_INLINE void unrolled(const F& f) {
+  if constexpr (i < n) {
+    f(Index<i>{});
+    unrolled<n, i + 1>(f);
+  }
 }
 
 // Fetches `count` cache lines from `p` on into L2, not L1, where the row in work lives. Any address

@@ -72,8 +72,8 @@ TEST(Config, SaysWhatItCannotRead) {
   EXPECT_THAT(parse_error("cpu_sideways"), HasSubstr("cpu_forward_row, cpu_forward_split"));
   EXPECT_THAT(parse_error(""), HasSubstr("unknown variant ''"));
   EXPECT_THAT(parse_error("cpu_forward_row:split=2"),
-              HasSubstr("cpu_forward_row has no field 'split'; its fields are vec_bytes, parts, "
-                        "stream"));
+              HasSubstr("cpu_forward_row has no field 'split'; its fields are rows_per_block, "
+                        "vec_bytes, parts, stream"));
   EXPECT_THAT(parse_error("cpu_forward_row:width=2"), HasSubstr("no field 'width'"));
   EXPECT_THAT(parse_error("cpu_forward_row:parts=1,parts=1"), HasSubstr("'parts' is given twice"));
   for (const char* text : {"cpu_forward_row:", "cpu_forward_row:parts=1,", "cpu_forward_row:,"}) {

@@ -223,14 +223,15 @@ TEST(CostModel, BytesFollowTheTrafficTable) {
             5 * tensor + 16.0 * 1 * cols);
 }
 
-// 2 rows and the 2 after them in half of L2 (512 KiB here).
+// 16-bit elements; 2 rows and the 2 after them in half of L2 (512 KiB here).
 TEST(CostModel, RowsAreNormalisedInPairsWhereTheyFit) {
   const Device device = cpu(2, 32);
   const auto rows_per_block = [&](DType x, std::int64_t cols) {
     return default_config(problem(Op::forward, x, 2304, cols), device).rows_per_block;
   };
-  EXPECT_EQ(rows_per_block(DType::f32, 32768), 2);  // 4 × 128 KiB
-  EXPECT_EQ(rows_per_block(DType::f32, 32769), 1);
+  EXPECT_EQ(rows_per_block(DType::f32, 1024), 1);
+  EXPECT_EQ(rows_per_block(DType::f16, 65536), 2);  // 4 × 128 KiB
+  EXPECT_EQ(rows_per_block(DType::f16, 65537), 1);
   EXPECT_EQ(rows_per_block(DType::bf16, 65536), 2);
   EXPECT_EQ(rows_per_block(DType::bf16, 103008), 1);
 }
@@ -239,8 +240,11 @@ TEST(CostModel, RowsAreNormalisedInPairsWhereTheyFit) {
 TEST(CostModel, WideVectorsArePreferredWhereTheyPay) {
   for (const Device& device : test::devices()) {
     for (DType x : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
-      EXPECT_EQ(default_config(problem(Op::forward, x, 1000, 1000), device).vec_bytes,
-                std::clamp(device.max_vec_bytes, 16, x == DType::bf16 ? 64 : 32));
+      for (Op op : kOps) {
+        const int widest = x == DType::bf16 || op != Op::forward ? 64 : 32;
+        EXPECT_EQ(default_config(problem(op, x, 1000, 1000), device).vec_bytes,
+                  std::clamp(device.max_vec_bytes, 16, widest));
+      }
     }
   }
 }

@@ -40,7 +40,7 @@ TEST(Select, TakesTheDefaultWhereNothingIsForced) {
   EXPECT_EQ(selection.source, Source::chosen_default);
   EXPECT_EQ(selection.plan.tasks, 2);
   EXPECT_EQ(describe(selection),
-            "cpu_forward_row:rows_per_block=2,vec_bytes=32,parts=2,stream=1  source=default");
+            "cpu_forward_row:rows_per_block=1,vec_bytes=32,parts=2,stream=1  source=default");
 }
 
 TEST(Select, CompletesAForcedConfigWithTheCheapestThatAgrees) {
@@ -158,7 +158,7 @@ TEST_F(SelectLog, NamesConfigSourceAndWhyOthersWereRefused) {
           ::testing::ResultOf(lines_of_log, 1),
           HasSubstr(
               "forward f32 2304x16384 weight=f32 bias alignment=64 on cpu-test -> "
-              "cpu_forward_row:rows_per_block=2,vec_bytes=32,parts=2,stream=1  source=default"),
+              "cpu_forward_row:rows_per_block=1,vec_bytes=32,parts=2,stream=1  source=default"),
           HasSubstr("refused: cpu_forward_split: predicted ")));
 }
 
