@@ -160,6 +160,5 @@ libgomp: torch.set_num_threads will not reach hipnorm. Build with g++ for one ru
     INTERFACE_COMPILE_FEATURES cxx_std_20  # what the wheels are built with; C++17 warns
     # Without it at::parallel_for, a header template, is silently serial.
     INTERFACE_COMPILE_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:-fopenmp>")
-  add_library(hipnorm::torch_libraries ALIAS hipnorm::torch)
   message(STATUS "torch ${version} (${build} build) in ${TORCH_DIR}")
 endfunction()

@@ -87,8 +87,11 @@ void judge_forward_rows(const ForwardInputs& in, std::span<const ForwardOutputs>
   const std::vector<Real> bias = load_vector<Real>(in.bias, n, 0);
   std::vector<Real> x(cols), want(cols), got(cols);
   std::vector<double> bounds(cols);
-  const auto fill_truth = [&](const Statistics<Real>& row) {
-    const OutputBound bound = output_bound(table, row.magnitudes(n));
+  for (std::int64_t r = first; r < end; ++r) {
+    load_row(in.x.dtype, in.x.data, r * in.x.stride, n, x.data());
+    const Statistics<Real> row = statistics<Real>(x.data(), n, in.eps, accumulate);
+    const RowMagnitudes magnitudes = row.magnitudes(n);
+    const OutputBound bound = output_bound(table, magnitudes);
     for (std::size_t c = 0; c < cols; ++c) {
       const Real normalized = row.normalized(x[c]);
       want[c] = normalized * weight[c] + bias[c];
@@ -96,43 +99,27 @@ void judge_forward_rows(const ForwardInputs& in, std::span<const ForwardOutputs>
           bound(static_cast<double>(std::fabs(normalized)),
                 static_cast<double>(std::fabs(weight[c])), static_cast<double>(std::fabs(bias[c])));
     }
-  };
-  for (std::int64_t r = first; r < end; ++r) {
-    load_row(in.x.dtype, in.x.data, r * in.x.stride, n, x.data());
-    const Statistics<Real> truth = statistics<Real>(x.data(), n, in.eps, accumulate);
-    Statistics<Real> overflowed = truth;
-    overflowed.rstd = 0;
-    overflowed.overflow = Overflow::certain;
-    const Statistics<Real>* filled = nullptr;
+    const auto got_statistic = [r](const Vector& statistic) {
+      return static_cast<Real>(load(statistic.dtype, statistic.data, r));
+    };
     for (std::size_t k = 0; k < results.size(); ++k) {
       const ForwardOutputs& result = results[k];
       ForwardVerdict& verdict = verdicts[k];
-      const Statistics<Real>* row = &truth;
-      if (truth.overflow == Overflow::possible && result.rstd.data != nullptr &&
-          load(result.rstd.dtype, result.rstd.data, r) == 0) {
-        row = &overflowed;
-      }
-      const RowMagnitudes magnitudes = row->magnitudes(n);
       if (result.rstd.data != nullptr) {
-        Comparison(result.rstd.dtype, 0.5, NanRule::must_be_nan)(
-            verdict.rstd, r, 0, row->rstd,
-            static_cast<Real>(load(result.rstd.dtype, result.rstd.data, r)),
-            rstd_bound(table, magnitudes));
+        Comparison(result.rstd.dtype, 0.5, NanRule::must_be_nan)(verdict.rstd, r, 0, row.rstd,
+                                                                 got_statistic(result.rstd),
+                                                                 rstd_bound(table, magnitudes));
       }
-      if (result.mean.data != nullptr && row->overflow != Overflow::certain) {
+      if (result.mean.data != nullptr && !row.overflows) {
         Comparison(result.mean.dtype, 0.5, NanRule::must_not_be_finite)(
-            verdict.mean, r, 0, row->mean(),
-            static_cast<Real>(load(result.mean.dtype, result.mean.data, r)),
+            verdict.mean, r, 0, row.mean(), got_statistic(result.mean),
             mean_bound(table, magnitudes));
       }
-      if (result.y.data != nullptr) {
-        if (filled != row) fill_truth(*row);
-        filled = row;
-        load_row(result.y.dtype, result.y.data, r * result.y.stride, n, got.data());
-        const Comparison compare(result.y.dtype, table.output_ulps, NanRule::must_be_nan);
-        for (std::size_t c = 0; c < cols; ++c) {
-          compare(verdict.y, r, static_cast<std::int64_t>(c), want[c], got[c], bounds[c]);
-        }
+      if (result.y.data == nullptr) continue;
+      load_row(result.y.dtype, result.y.data, r * result.y.stride, n, got.data());
+      const Comparison compare(result.y.dtype, table.output_ulps, NanRule::must_be_nan);
+      for (std::size_t c = 0; c < cols; ++c) {
+        compare(verdict.y, r, static_cast<std::int64_t>(c), want[c], got[c], bounds[c]);
       }
     }
   }

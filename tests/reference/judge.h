@@ -52,9 +52,8 @@ struct BackwardVerdict {
 };
 
 // Several results of the same inputs are judged in one walk: the truth is formed once. The rows are
-// shared by `threads` threads. Where a row's variance is representable and N times that is not, a
-// result is judged by what its rstd says (0: overflow), without rstd as not overflowing. The mean
-// of a row that overflows is not judged.
+// shared by `threads` threads. The mean of a row whose variance overflows is not judged: nothing
+// depends on it.
 std::vector<ForwardVerdict> judge_forward(const ForwardInputs& in,
                                           std::span<const ForwardOutputs> results, int threads = 1);
 ForwardVerdict judge_forward(const ForwardInputs& in, const ForwardOutputs& result,

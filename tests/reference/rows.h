@@ -56,12 +56,6 @@ std::vector<Real> load_vector(const Vector& vector, std::int64_t n, Real absent)
   return out;
 }
 
-enum class Overflow {
-  none,
-  possible,  // N·variance lies beyond the accumulate type, the variance does not: rstd may be 0
-  certain,   // the variance does, give or take its rounding: rstd is 0
-};
-
 template <typename Real>
 struct Statistics {
   // The mean is first + offset. Kept apart: at a large mean their rounded sum would cost digits.
@@ -70,7 +64,7 @@ struct Statistics {
   Real rstd = 0;
   Real spread = 0;  // Σ|x − x₀|/N
   bool finite = true;
-  Overflow overflow = Overflow::none;
+  bool overflows = false;  // the variance lies beyond the accumulate type: rstd = 0
 
   Real mean() const { return first + offset; }
   // x̂. A variance of 0 gives 0 also where eps = 0 makes rstd infinite.
@@ -98,19 +92,14 @@ Statistics<Real> statistics(const Real* x, std::int64_t n, double eps, DType acc
   row.first = first;
   row.offset = sum<Real>(n, [&](std::int64_t i) { return x[i] - first; }) / count;
   row.spread = sum<Real>(n, [&](std::int64_t i) { return std::fabs(x[i] - first); }) / count;
-  const Real squares = sum<Real>(n, [&](std::int64_t i) {
-    const Real centred = (x[i] - first) - row.offset;
-    return centred * centred;
-  });
-  const Real variance = squares / count;
-  const Real limit = static_cast<Real>(largest_finite(accumulate));
-  const Real margin = 1 + Real(1e-3);  // of either rounding
-  if (variance > limit * margin) {
-    row.overflow = Overflow::certain;
-  } else if (squares * margin > limit) {
-    row.overflow = Overflow::possible;
-  }
-  row.rstd = row.overflow == Overflow::certain ? Real(0) : 1 / std::sqrt(variance + Real(eps));
+  const Real variance = sum<Real>(n,
+                                  [&](std::int64_t i) {
+                                    const Real centred = (x[i] - first) - row.offset;
+                                    return centred * centred;
+                                  }) /
+                        count;
+  row.overflows = variance > static_cast<Real>(largest_finite(accumulate));
+  row.rstd = row.overflows ? Real(0) : 1 / std::sqrt(variance + Real(eps));
   return row;
 }
 
