@@ -35,8 +35,9 @@ struct Launch {
 // f32, f64 for f64 input. Row strides are in elements; every row's N elements are contiguous.
 //   mean = Σx/N,  rstd = 1/√(Σ(x − mean)²/N + eps),  y = (x − mean)·rstd·weight + bias
 // (Ba, Kiros, Hinton 2016, https://arxiv.org/abs/1607.06450, eq. 3 with eps inside the root.)
-// A row whose variance overflows the accumulate type has rstd = 0 and y = bias. A row with Inf or
-// NaN is NaN alone.
+// A constant row has x̂ = 0 and y = bias, with eps = 0 too, where its rstd is Inf. A row whose
+// variance (in f64: N times that) overflows the accumulate type has rstd = 0 and y = bias; its mean
+// may be anything but NaN. A row with Inf or NaN is NaN alone.
 struct ForwardArgs {
   const void* x = nullptr;  // [M, N]
   std::int64_t x_stride = 0;
@@ -50,9 +51,9 @@ struct ForwardArgs {
 };
 Error launch_forward(const ForwardArgs& args, const Launch& launch);
 
-// With x̂ = (x − mean)·rstd (0 where rstd = 0), g = dy·weight, c1 = Σg/N, c2 = Σg·x̂/N (sums over a
-// row): dx = rstd·(g − c1 − x̂·c2); dweight = Σdy·x̂, dbias = Σdy (sums over the M rows, in a fixed
-// order: two runs agree bit for bit).
+// With x̂ = (x − mean)·rstd (0 where rstd is 0 or Inf, and then dx = 0), g = dy·weight, c1 = Σg/N,
+// c2 = Σg·x̂/N (sums over a row): dx = rstd·(g − c1 − x̂·c2); dweight = Σdy·x̂, dbias = Σdy (sums over
+// the M rows, in a fixed order: two runs agree bit for bit).
 struct BackwardArgs {
   const void* dy = nullptr;  // [M, N], problem.x
   std::int64_t dy_stride = 0;

@@ -23,8 +23,9 @@ HIPNORM_INLINE BackwardRow<T> backward_row(const BackwardWork& w, std::int64_t r
   const A nan = static_cast<A>(__builtin_nan(""));  // Packet<bf16>::round wants clean NaNs
   if (mean != mean) mean = nan;
   if (rstd != rstd) rstd = nan;
-  // Then x̂ = 0 by definition; x − mean might overflow, and Inf·0 would be NaN.
-  if (rstd == 0) mean = 0;
+  // x̂ = 0 by definition, as x·0: where the variance overflowed (rstd = 0), since x − mean might
+  // overflow too, and for a constant row without eps (rstd = Inf), which then has dx = 0.
+  if (rstd == 0 || rstd > Limits<A>::largest) mean = rstd = 0;
   return {static_cast<const T*>(w.x) + row * w.x_stride,
           static_cast<const T*>(w.dy) + row * w.dy_stride, mean, rstd};
 }

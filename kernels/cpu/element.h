@@ -25,6 +25,17 @@ struct Accumulate<double> {
 template <class T>
 using accumulate_t = typename Accumulate<T>::type;
 
+template <class A>
+struct Limits;
+template <>
+struct Limits<float> {
+  static constexpr float largest = __FLT_MAX__;
+};
+template <>
+struct Limits<double> {
+  static constexpr double largest = __DBL_MAX__;
+};
+
 // static: each unit keeps its own copy, compiled for its own instruction set.
 static inline float to_arithmetic(float x) { return x; }
 static inline double to_arithmetic(double x) { return x; }

@@ -164,13 +164,13 @@ struct RowScale {
 // Saves a row's mean and rstd and returns its scale.
 template <class A>
 RowScale<A> save_row(Moments m, A first, double eps, A* mean, A* rstd) {
-  constexpr double kMax = sizeof(A) == 4 ? 3.4028234663852886e38 : 1.7976931348623157e308;
   const double variance = m.m2 / m.count;
   *mean = static_cast<A>(first + m.mean);
-  *rstd = variance > kMax ? A(0) : static_cast<A>(1.0 / __builtin_sqrt(variance + eps));
+  *rstd =
+      variance > Limits<A>::largest ? A(0) : static_cast<A>(1.0 / __builtin_sqrt(variance + eps));
   // x̂ = 0, as x·0: for a constant row, whose rstd is Inf where eps is 0, and for one whose variance
   // overflows, where x − mean might too. Inf and NaN in the row still give NaN.
-  if (*rstd == 0 || m.m2 == 0) return {0, 0, 0};
+  if (*rstd == 0 || (m.m2 == 0 && *rstd > 0)) return {0, 0, 0};
   const double rounded_off = (static_cast<double>(first) - *mean) + m.mean;
   return {*mean, *rstd, static_cast<A>(-rounded_off * *rstd)};
 }

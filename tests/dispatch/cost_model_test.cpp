@@ -87,20 +87,19 @@ TEST(CostModel, EveryProblemHasAValidDefaultThatNoCandidateBeats) {
   EXPECT_GT(problems, 20000);
 }
 
-// torch's grain size: below it a second thread does not pay.
+// 16384 elements: below that a second thread does not pay.
 TEST(CostModel, SmallProblemsRunOnOneThread) {
   for (const Device& device : test::devices()) {
     for (Op op : kOps) {
-      for (auto [rows, cols] :
-           {std::pair{1, 256}, {1, 32768}, {128, 256}, {32768, 1}, {31, 1000}}) {
+      for (auto [rows, cols] : {std::pair{1, 256}, {1, 16384}, {64, 256}, {16384, 1}, {16, 1000}}) {
         const Problem p = problem(op, DType::f32, rows, cols);
         EXPECT_EQ(plan(default_config(p, device), p, device).tasks, 1) << to_string(p);
       }
     }
   }
-  const Problem p = problem(Op::forward, DType::f32, 512, 256);  // four grains
+  const Problem p = problem(Op::forward, DType::f32, 512, 256);  // 8 × 16384
   EXPECT_EQ(default_config(p, cpu(2, 32)).parts, 2);
-  EXPECT_EQ(default_config(p, cpu(128, 32)).parts, 4);
+  EXPECT_EQ(default_config(p, cpu(128, 32)).parts, 8);
 }
 
 TEST(CostModel, FewLongRowsAreSharedByColumns) {

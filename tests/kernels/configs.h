@@ -45,7 +45,7 @@ struct Shape {
   std::int64_t rows;
   std::int64_t cols;
 };
-// Odd ones first. `kLarge` run with fewer combinations.
+// Odd ones first. The large ones are run with fewer combinations.
 std::span<const Shape> small_shapes();
 std::span<const Shape> large_shapes();
 

@@ -1,4 +1,5 @@
 // Autograd from C++: gradients flow, once and twice, and forced configs reach the backward.
+#include <c10/core/GradMode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -57,7 +58,7 @@ TEST(Autograd, NothingIsRecordedWithoutNeed) {
   const Call call = make_call({4, 33});
   EXPECT_FALSE(call_layer_norm(call.input, {33}, call.weight, call.bias).requires_grad());
   const Leaves leaves(call);
-  const at::NoGradGuard no_grad;
+  const c10::NoGradGuard no_grad;
   EXPECT_FALSE(leaves.forward(call).requires_grad());
 }
 
