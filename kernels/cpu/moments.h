@@ -46,20 +46,30 @@ HIPNORM_INLINE ShiftedSums shifted_sums(const T* x, std::int64_t n, accumulate_t
   constexpr int kChains = 4, kUnroll = kChains / P::kVectors;
   const V s = splat<A>(shift), one = splat<A>(1);
   V sums[kChains] = {}, squares[kChains] = {};
-  const auto add = [&](const P& p, int chain) {
-    for (int k = 0; k < P::kVectors; ++k) {
-      const V d = p.v[k] - s;
-      sums[chain + k] = fma(d, one, sums[chain + k]);  // on the multipliers: the adders have d
-      squares[chain + k] = fma(d, d, squares[chain + k]);
-    }
+  const auto add = [&](V d, int chain) {
+    sums[chain] = fma(d, one, sums[chain]);  // on the multipliers: the adders have d
+    squares[chain] = fma(d, d, squares[chain]);
   };
   std::int64_t i = 0;
   for (; i + kStep<T> <= n; i += kStep<T>) {
     for (int p = 0; p < kStep<T> / P::kElements; ++p) {
-      add(P::load(x + i + p * P::kElements), p % kUnroll * P::kVectors);
+      const P packet = P::load(x + i + p * P::kElements);
+      for (int k = 0; k < P::kVectors; ++k) add(packet.v[k] - s, p % kUnroll * P::kVectors + k);
     }
   }
-  for (; i + P::kElements <= n; i += P::kElements) add(P::load(x + i), 0);
+  for (; i + P::kElements <= n; i += P::kElements) {
+    const P packet = P::load(x + i);
+    for (int k = 0; k < P::kVectors; ++k) add(packet.v[k] - s, k);
+  }
+  // Converting one by one is slow for more than a few 16-bit elements.
+  if (sizeof(T) == 2 && n - i > 8) {  // past the end: an element of the row, times 0
+    T ones[P::kElements];
+    for (T& element : ones) element = from_arithmetic<T>(1);
+    const P packet = load_head(x + i, n - i, x[i]);
+    const P inside = load_head(static_cast<const T*>(ones), n - i, T{});
+    for (int k = 0; k < P::kVectors; ++k) add((packet.v[k] - s) * inside.v[k], k);
+    i = n;
+  }
   ShiftedSums result = {sum<A>((sums[0] + sums[1]) + (sums[2] + sums[3])),
                         sum<A>((squares[0] + squares[1]) + (squares[2] + squares[3]))};
   for (; i < n; ++i) {

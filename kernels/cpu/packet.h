@@ -108,12 +108,39 @@ struct Packet<f16> {
 template <class T>
 inline constexpr std::int64_t kStep = 256 / static_cast<std::int64_t>(sizeof(T));
 
+// The first `count` of less than a packet's elements: copied as a sum of powers of two, or under a
+// mask. (A memcpy of run-time size is a call: at N = 31 it took most of the time.)
+template <class T, int size = Packet<T>::kElements / 2>
+HIPNORM_INLINE void copy_head(T* to, const T* from, std::int64_t count) {
+  if constexpr (size > 0) {
+    if ((count & size) != 0) {
+      std::memcpy(to, from, size * sizeof(T));
+      to += size;
+      from += size;
+    }
+    copy_head<T, size / 2>(to, from, count);
+  }
+}
+
 // The first `count` elements at `p`, the rest `fill`.
 template <class T>
 HIPNORM_INLINE Packet<T> load_head(const T* p, std::int64_t count, T fill) {
   T buffer[Packet<T>::kElements];
   for (T& element : buffer) element = fill;
-  std::memcpy(buffer, p, static_cast<std::size_t>(count) * sizeof(T));
+#if HIPNORM_VEC_BYTES == 64
+  __m512i v;
+  std::memcpy(&v, buffer, sizeof v);
+  if constexpr (sizeof(T) == 2) {
+    v = _mm512_mask_loadu_epi16(v, (1u << count) - 1, p);
+  } else if constexpr (sizeof(T) == 4) {
+    v = _mm512_mask_loadu_epi32(v, static_cast<__mmask16>((1u << count) - 1), p);
+  } else {
+    v = _mm512_mask_loadu_epi64(v, static_cast<__mmask8>((1u << count) - 1), p);
+  }
+  std::memcpy(buffer, &v, sizeof v);
+#else
+  copy_head(static_cast<T*>(buffer), p, count);
+#endif
   return Packet<T>::load(buffer);
 }
 template <class T>
@@ -123,8 +150,20 @@ HIPNORM_INLINE void store(T* p, const Packet<T>& packet) {
 }
 template <class T>
 HIPNORM_INLINE void store_head(T* p, const Packet<T>& packet, std::int64_t count) {
-  const U32x u = packet.bits();
-  std::memcpy(p, &u, static_cast<std::size_t>(count) * sizeof(T));
+#if HIPNORM_VEC_BYTES == 64
+  const __m512i v = reinterpret_cast<__m512i>(packet.bits());
+  if constexpr (sizeof(T) == 2) {
+    _mm512_mask_storeu_epi16(p, (1u << count) - 1, v);
+  } else if constexpr (sizeof(T) == 4) {
+    _mm512_mask_storeu_epi32(p, static_cast<__mmask16>((1u << count) - 1), v);
+  } else {
+    _mm512_mask_storeu_epi64(p, static_cast<__mmask8>((1u << count) - 1), v);
+  }
+#else
+  T buffer[Packet<T>::kElements];
+  store(static_cast<T*>(buffer), packet);
+  copy_head(p, static_cast<const T*>(buffer), count);
+#endif
 }
 
 }  // namespace hipnorm::cpu::HIPNORM_ISA
