@@ -29,7 +29,7 @@ struct Selection {
 // With HIPNORM_LOG=1 prints one line on stderr for each problem new to a thread, at most 1000.
 Selection select(const Problem& problem, const Device& device);
 
-// "cpu_forward_row:vec_bytes=64,parts=2,stream=1  source=default"
+// "cpu_forward_row:rows_per_block=2,vec_bytes=64,parts=2,stream=1  source=default"
 std::string describe(const Selection& selection);
 
 }  // namespace hipnorm

@@ -72,7 +72,7 @@ def test_list_variants_has_all_of_them():
     result = bench("--list-variants")
     assert result.returncode == 0 and result.stderr == ""
     assert re.findall(r"^(\w+)$", result.stdout, re.MULTILINE) == names
-    assert re.search(r"cpu_forward_row\n  cpu; forward\n  vec_bytes=16\.\.64, ", result.stdout)
+    assert re.search(r"cpu_forward_row\n  cpu; forward\n  rows_per_block=1\.\.2, vec_bytes=16\.\.64, ", result.stdout)
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,9 @@ def test_forced_config():
     ours = [row for row in json_rows(result.stdout) if row["impl"] == "hipnorm"]
     # The flag takes the place of the variable.
     assert [row["source"] for row in ours] == ["forced", "default"]
-    assert ours[0]["config"].startswith("cpu_forward_row:vec_bytes=16,parts=1")
+    assert ours[0]["config"].startswith(
+        "cpu_forward_row:rows_per_block=1,vec_bytes=16,parts=1"
+    )
 
 
 def test_config_that_cannot_run_is_reported_and_the_rest_measured():
