@@ -97,11 +97,14 @@ void check_memory(const Options& options, bool with_dy, int threads) {
 // The operators read HIPNORM_FORCE_CONFIG once, at their first call. The variable and not a guard:
 // the operator library hides its symbols, so that a guard made here would guard this program only.
 void force_config(const std::string& config) {
-  if (config.empty()) return;
   try {
+    if (config.empty()) {
+      forced_config(Op::forward);  // throws where the variable cannot be read
+      return;
+    }
     const ForcedConfigGuard parsed(config);
   } catch (const std::invalid_argument& error) {
-    throw UsageError(fmt::format("--config: {}", error.what()));
+    throw UsageError(config.empty() ? error.what() : fmt::format("--config: {}", error.what()));
   }
   setenv("HIPNORM_FORCE_CONFIG", config.c_str(), 1);
 }

@@ -288,6 +288,12 @@ def test_forced_config():
     )
 
 
+def test_unreadable_variable_ends_before_anything_is_measured():
+    result = bench("--shapes", "7x9", env={"HIPNORM_FORCE_CONFIG": "garbage"})
+    assert result.returncode == 2, result
+    assert result.stdout == "" and "garbage" in result.stderr
+
+
 def test_config_that_cannot_run_is_reported_and_the_rest_measured():
     result = bench("--shapes", "7x9", "--dtype", "f32", "--format", "json", "--config",
                    "backward=cpu_backward_row:vec_bytes=64",
