@@ -8,6 +8,10 @@ namespace hipnorm {
 
 enum class DeviceKind : std::uint8_t { cpu, gpu };
 
+struct Config;
+struct Plan;
+struct Problem;
+
 struct Device {
   std::string arch;  // names the table: "cpu-avx2", "sm_90", "gfx942"
   DeviceKind kind = DeviceKind::cpu;
@@ -19,6 +23,19 @@ struct Device {
   double bandwidth = 0;        // bytes/s to memory, all compute units together
   double unit_bandwidth = 0;   // bytes/s to memory that one compute unit reaches alone
   double launch_seconds = 0;   // fixed cost of one launch (CPU: of one parallel_for)
+
+  // GPU only.
+  int wave_size = 0;                // 32 or 64
+  int max_threads = 0;              // of a block
+  std::int64_t lds_bytes = 0;       // that one block may have
+  std::int64_t unit_lds_bytes = 0;  // of one compute unit
+  int registers = 0;                // of 32 bits, of one compute unit
+  int max_cluster = 1;              // blocks of a cluster; 1: the device has no clusters
+  bool bulk_copies = false;         // copies from memory to LDS by the copy engine (sm_90)
+  // Blocks (clusters, where config.split > 1) of the config's main kernel that the device holds at
+  // once, from the runtime's occupancy query. `plan` has threads, vectors and lds_bytes. Null: by
+  // formula, from the fields above.
+  int (*resident_groups)(const Config&, const Plan& plan, const Problem&, const Device&) = nullptr;
 };
 
 }  // namespace hipnorm

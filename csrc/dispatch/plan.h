@@ -35,6 +35,12 @@ struct Plan {
   std::int64_t dweight_offset = 0;
   std::int64_t dbias_offset = 0;
   std::int64_t workspace_bytes = 0;
+  // GPU only.
+  std::int64_t groups = 0;  // persistent variants: blocks, or clusters of `split` blocks, that
+                            // share the rows; group g takes steps g, g + groups, …
+  int threads = 0;          // of a block, the wave that only loads included
+  int vectors = 0;          // packets of a row in each lane: the kernel's instance
+  std::int64_t lds_bytes = 0;
 };
 
 // Whether the CPU kernels read f32 weights in an order of their own, that of widened bf16 pairs

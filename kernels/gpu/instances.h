@@ -1,0 +1,63 @@
+// The GPU kernels' compile-time instances, and the sizes that follow from them: what dispatch needs
+// to know of the kernels to plan a launch. No HIP here.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "csrc/dispatch/device.h"
+#include "csrc/dispatch/problem.h"
+
+namespace hipnorm::gpu {
+
+// Bytes of one lane's load or store.
+inline constexpr int kPacketBytes = 16;
+
+// An instance holds `vectors` packets of a row in each lane, in blocks of at most `max_threads`
+// threads (its launch bound, which is what its registers allow).
+struct Instance {
+  int vectors;
+  int max_threads;         // NVIDIA: 65536 registers a multiprocessor
+  int max_threads_on_amd;  // CDNA: 131072 registers a compute unit; 0: not built there
+};
+
+// The first instance that holds a row of `chunks` packets on `lanes` lanes; null: none does.
+constexpr const Instance* instance_for(std::span<const Instance> instances, std::int64_t chunks,
+                                       std::int64_t lanes) {
+  for (const Instance& instance : instances) {
+    if (instance.vectors * lanes >= chunks) return &instance;
+  }
+  return nullptr;
+}
+
+// Packets that a row of the problem may touch: where rows are not 16-byte aligned, one more.
+constexpr std::int64_t chunks_of_row(const Problem& problem) {
+  const std::int64_t elements = kPacketBytes / size_of(problem.x);
+  const std::int64_t shift =
+      problem.alignment >= kPacketBytes ? 0 : elements - problem.alignment / size_of(problem.x);
+  return (problem.cols + shift + elements - 1) / elements;
+}
+
+// Rows whose starts have the same alignment follow each other at this distance at most: persistent
+// groups that keep columns in registers step over a multiple of it.
+constexpr int shift_period(const Problem& problem) {
+  return problem.alignment >= kPacketBytes ? 1 : kPacketBytes / problem.alignment;
+}
+
+// forward_wave, backward_wave: a row on threads / rows_per_block lanes of one wave.
+inline constexpr Instance kForwardWave[] = {
+    {1, 256, 256}, {2, 256, 256}, {4, 256, 256}, {8, 256, 256}};
+inline constexpr Instance kBackwardWave[] = {{1, 256, 256}, {2, 256, 256}, {4, 256, 256}};
+// forward_row, backward_row: a row on a block.
+inline constexpr Instance kForwardRow[] = {
+    {1, 1024, 1024}, {2, 1024, 1024}, {4, 512, 512}, {8, 512, 512}, {16, 512, 512}};
+inline constexpr Instance kBackwardRow[] = {{1, 512, 512}, {2, 512, 512}, {4, 256, 512}};
+// The same kernel without dweight and dbias: the second kernel of backward_two_kernel.
+inline constexpr Instance kBackwardRowDx[] = {
+    {1, 1024, 1024}, {2, 512, 512}, {4, 512, 512}, {8, 256, 512}};
+// forward_ring, backward_ring: a row on `split` blocks of config.threads threads, and one more wave
+// a block that loads.
+inline constexpr Instance kForwardRing[] = {{1, 608, 0}, {2, 608, 0}, {3, 608, 0}, {4, 480, 0}};
+inline constexpr Instance kBackwardRing[] = {{1, 608, 0}, {2, 480, 0}, {3, 352, 0}, {5, 352, 0}};
+
+}  // namespace hipnorm::gpu

@@ -1,0 +1,83 @@
+// From sums to mean, rstd and x̂: the numerics that all forward kernels share (rules in
+// kernels/launch.h).
+//
+// A row's mean comes from Σ(x − x₀), x₀ its first element, its variance from Σ(x − mean)² over the
+// row on the chip: never from Σx² − (Σx)²/N, which loses everything at large means. The mean is
+// kept as the nearest number `high` and the remainder `low`, so that (x − high) − low is exact to
+// an ulp however large the mean is.
+#pragma once
+
+#include "kernels/gpu/platform.h"
+
+namespace hipnorm::gpu {
+
+template <class A>
+struct Mean {
+  A high;
+  A low;
+  __device__ __forceinline__ A centred(A x) const { return (x - high) - low; }
+};
+
+// first + sum / cols without losing the rounding error (Knuth's two-sum).
+template <class A>
+__device__ __forceinline__ Mean<A> mean_of(A first, A sum, A cols) {
+  const A m = sum / cols;
+  const A high = first + m;
+  const A part = high - first;
+  const A low = (first - (high - part)) + (m - part);
+  return {high, low};
+}
+
+template <class A>
+struct Extremes;
+template <>
+struct Extremes<float> {
+  // Σ(x − mean)² outside these: squares may have overflowed or, with eps = 0, underflowed.
+  static constexpr float kSmallest = 0x1p-90f, kLargest = 0x1p126f;
+  // What centred values are multiplied with before they are squared again.
+  static constexpr float kUp = 0x1p64f, kDown = 0x1p-40f;
+  static constexpr float kMax = 0x1.fffffep127f;
+};
+template <>
+struct Extremes<double> {
+  static constexpr double kSmallest = 0x1p-900, kLargest = 0x1p1020;
+  static constexpr double kUp = 0x1p500, kDown = 0x1p-300;
+  static constexpr double kMax = 0x1.fffffffffffffp1023;
+};
+
+// Whether Σ(x − mean)² has to be formed again from values multiplied by `scale`: one row in
+// millions. NaN stays as it is.
+template <class A>
+__device__ __forceinline__ bool needs_scaling(A squares, double eps, A& scale) {
+  if (squares > Extremes<A>::kLargest) {
+    scale = Extremes<A>::kDown;
+    return true;
+  }
+  if (squares < Extremes<A>::kSmallest && eps < static_cast<double>(Extremes<A>::kSmallest)) {
+    scale = Extremes<A>::kUp;
+    return true;
+  }
+  return false;
+}
+
+// 1/√(squares/cols/scale² + eps). A variance beyond A's range gives 0, as launch.h has it.
+template <class A>
+__device__ __forceinline__ A rstd_of(A squares, A cols, A scale, double eps) {
+  const A variance = squares / cols;
+  if (scale == A{1}) return A{1} / sqrt(variance + static_cast<A>(eps));
+  // eps may be negligible or not: scaled like the variance it stays in range.
+  const A scaled_eps = static_cast<A>(eps) * scale * scale;
+  const A root = sqrt(variance + scaled_eps);
+  const A unscaled = variance / scale / scale;
+  if (unscaled > Extremes<A>::kMax) return A{0};
+  return scale / root;
+}
+
+// x̂ is 0 where rstd is 0 (the variance overflowed) or Inf (a constant row, eps = 0), although
+// x − mean may be Inf there; a NaN goes through.
+template <class A>
+__device__ __forceinline__ bool usable(A rstd) {
+  return rstd != A{0} && !(rstd > Extremes<A>::kMax);
+}
+
+}  // namespace hipnorm::gpu
