@@ -22,6 +22,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 
 # Header, and the package that brings it in Debian 12 and Ubuntu 24.04.
 readonly HEADERS=(
+  boost/context/fiber.hpp libboost-context-dev
   CLI/CLI.hpp libcli11-dev
   fmt/format.h libfmt-dev
   gmock/gmock.h libgmock-dev

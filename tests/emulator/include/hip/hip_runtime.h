@@ -1,0 +1,59 @@
+// Stands in for HIP's header where the GPU kernels are compiled for the emulator: as plain C++20,
+// every GPU thread a fiber of one processor thread. Only the names that hipnorm's kernels and
+// launches use.
+#pragma once
+
+#if !defined(HIPNORM_EMULATED_WAVE) || (HIPNORM_EMULATED_WAVE != 32 && HIPNORM_EMULATED_WAVE != 64)
+#error "HIPNORM_EMULATED_WAVE must be 32 or 64: compile with hipnorm_emulate() of tests/emulator"
+#endif
+
+#include <type_traits>
+
+#include "tests/emulator/async.h"
+#include "tests/emulator/device.h"
+#include "tests/emulator/half.h"
+#include "tests/emulator/host.h"
+#include "tests/emulator/launch.h"
+#include "tests/emulator/lds.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __launch_bounds__(...)
+#define __forceinline__ inline __attribute__((always_inline))
+
+#define threadIdx (::hipnorm::emulator::current->thread_idx)
+#define blockIdx (::hipnorm::emulator::current->block->block_idx)
+#define blockDim (::hipnorm::emulator::current->block->block_dim)
+#define gridDim (::hipnorm::emulator::current->block->grid_dim)
+
+inline void __syncthreads(std::source_location site = std::source_location::current()) {
+  hipnorm::emulator::sync_threads(site);
+}
+template <class T>
+T __shfl(T value, int lane, int width = HIPNORM_EMULATED_WAVE,
+         std::source_location site = std::source_location::current()) {
+  using hipnorm::emulator::Shuffle;
+  return hipnorm::emulator::shuffle_value(Shuffle::lane, value, lane, width, site);
+}
+template <class T>
+T __shfl_xor(T value, int mask, int width = HIPNORM_EMULATED_WAVE,
+             std::source_location site = std::source_location::current()) {
+  using hipnorm::emulator::Shuffle;
+  return hipnorm::emulator::shuffle_value(Shuffle::exclusive_or, value, mask, width, site);
+}
+
+namespace hipnorm::gpu {
+
+template <class Args>
+hipError_t launch_kernel(void (*kernel)(Args), const Grid& grid, const Args& args) {
+  static_assert(std::is_trivially_copyable_v<Args> && sizeof(Args) <= 4096,
+                "a kernel's argument is copied bit by bit, at most 4096 bytes of it");
+  const auto run = [](const emulator::Call& call) {
+    reinterpret_cast<void (*)(Args)>(call.kernel)(*static_cast<const Args*>(call.args));
+  };
+  return emulator::launch({run, reinterpret_cast<void (*)()>(kernel), &args, __PRETTY_FUNCTION__},
+                          grid, HIPNORM_EMULATED_WAVE);
+}
+
+}  // namespace hipnorm::gpu

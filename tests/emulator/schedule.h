@@ -1,0 +1,56 @@
+// Orders in which the threads of a launch run. A kernel that lacks a barrier is right in some of
+// them and wrong in others, so tests run each kernel under several.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace hipnorm::emulator {
+
+enum class Policy {
+  random,     // the next thread is any that can run
+  run_ahead,  // one wave, drawn anew now and then, runs as long as it can
+  hold_back,  // one wave, drawn anew now and then, runs only when no other can
+  first_wave_first,
+  last_wave_first,
+};
+struct Schedule {
+  std::uint64_t seed = 1;
+  Policy policy = Policy::random;
+  // A thread may be interrupted before any access to LDS (1 in 16 is), not only where it meets
+  // others.
+  bool preempt_on_lds = false;
+};
+std::string to_string(const Schedule& schedule);
+
+// Every policy with and without preempt_on_lds, `rounds` times with seeds from `seed` on.
+std::vector<Schedule> schedules(std::uint64_t seed, int rounds = 1);
+
+// Launches use this schedule as long as the object lives.
+class ScopedSchedule {
+ public:
+  explicit ScopedSchedule(const Schedule& schedule);
+  ~ScopedSchedule();
+  ScopedSchedule(const ScopedSchedule&) = delete;
+  ScopedSchedule& operator=(const ScopedSchedule&) = delete;
+
+ private:
+  Schedule before_;
+};
+
+// What went wrong in a launch. `message` names the kernel, block and thread, and what they did.
+struct Fault {
+  std::string message;
+  explicit operator bool() const { return !message.empty(); }
+};
+// Of the last launch; empty when it succeeded.
+const Fault& last_fault();
+
+struct Statistics {
+  std::int64_t switches = 0;
+};
+// Of the last launch.
+Statistics statistics();
+
+}  // namespace hipnorm::emulator
