@@ -103,4 +103,13 @@ inline hipError_t cuda_launch(const void* kernel, std::int64_t blocks, int threa
   return cudaLaunchKernelExC(&config, kernel, arguments);
 }
 
+// Clusters that the current device holds at once.
+inline hipError_t cuda_resident_clusters(int* count, const void* kernel, int threads,
+                                         std::size_t lds_bytes, int cluster) {
+  cudaLaunchAttribute attributes[2];
+  const cudaLaunchConfig_t config =
+      cuda_config(cluster, threads, lds_bytes, cluster, false, nullptr, attributes);
+  return cudaOccupancyMaxActiveClusters(count, kernel, &config);
+}
+
 }  // namespace hipnorm::gpu

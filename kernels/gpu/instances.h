@@ -58,9 +58,16 @@ inline constexpr Instance kBackwardRow[] = {{1, 512, 512}, {2, 512, 512}, {4, 25
 inline constexpr Instance kBackwardRowDx[] = {
     {1, 1024, 1024}, {2, 1024, 1024}, {4, 512, 512}, {8, 512, 512}};
 // forward_ring, backward_ring: a row on `split` blocks of config.threads threads, and one more wave
-// a block that loads.
+// a block that loads; max_threads is without that wave. Picked by ring_instance (ring_layout.h).
+// Wide: f32 weights of 16-bit rows, which take twice the registers.
 inline constexpr Instance kForwardRing[] = {{1, 608, 0}, {2, 608, 0}, {3, 608, 0}, {4, 480, 0}};
+inline constexpr Instance kForwardRingWide[] = {{1, 608, 0}, {2, 608, 0}, {3, 480, 0}, {4, 352, 0}};
+inline constexpr Instance kForwardRingF32[] = {
+    {1, 608, 0}, {2, 608, 0}, {3, 608, 0}, {4, 480, 0}, {8, 416, 0}};
 inline constexpr Instance kBackwardRing[] = {{1, 608, 0}, {2, 480, 0}, {3, 352, 0}, {5, 352, 0}};
+inline constexpr Instance kBackwardRingWide[] = {
+    {1, 608, 0}, {2, 480, 0}, {3, 352, 0}, {4, 352, 0}};
+inline constexpr Instance kBackwardRingF32[] = {{1, 608, 0}, {2, 608, 0}, {3, 480, 0}, {5, 480, 0}};
 
 // Those of the wave and row kernels that are built for a problem's dtype. Wide rows of f64 are
 // rare: they stream, and are summed first.

@@ -40,10 +40,22 @@ template <class T>
 hipError_t reduce_parts(const BackwardArgs& args, const Launch& launch);
 
 // Blocks (clusters, where config.split > 1) of a persistent variant's main kernel that the whole
-// device holds at once, by the runtime's occupancy query; 0: the kernel cannot run there.
-// `plan` has threads, vectors and lds_bytes.
+// device holds at once (resident_clusters in prepare.h); 0: the kernel cannot run there. `plan` has
+// threads, vectors and lds_bytes. kernels/gpu/resident.hip picks and remembers.
 template <class T>
-int resident_groups(const Config& config, const Plan& plan, const Problem& problem,
-                    const Device& device);
+int forward_row_resident(const Config& config, const Plan& plan, const Problem& problem,
+                         const Device& device);
+template <class T>
+int forward_ring_resident(const Config& config, const Plan& plan, const Problem& problem,
+                          const Device& device);
+template <class T>
+int backward_wave_resident(const Config& config, const Plan& plan, const Problem& problem,
+                           const Device& device);
+template <class T>
+int backward_row_resident(const Config& config, const Plan& plan, const Problem& problem,
+                          const Device& device);
+template <class T>
+int backward_ring_resident(const Config& config, const Plan& plan, const Problem& problem,
+                           const Device& device);
 
 }  // namespace hipnorm::gpu
