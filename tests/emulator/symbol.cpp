@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -84,13 +85,15 @@ std::string short_name(std::string name) {
 }  // namespace
 
 std::string name_of_function(void (*function)()) {
+  static std::map<void (*)(), std::string> known;  // a symbol table takes some 10 ms to read
+  const auto [entry, is_new] = known.try_emplace(function);
   Module module{.address = reinterpret_cast<std::uintptr_t>(function), .file = {}};
-  if (dl_iterate_phdr(find_module, &module) == 0) return "";
+  if (!is_new || dl_iterate_phdr(find_module, &module) == 0) return entry->second;
   const std::string symbol = symbol_at(module);
   char* demangled = abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, nullptr);
-  const std::string name = short_name(demangled != nullptr ? demangled : symbol);
+  entry->second = short_name(demangled != nullptr ? demangled : symbol);
   std::free(demangled);
-  return name;
+  return entry->second;
 }
 
 }  // namespace hipnorm::emulator
