@@ -11,7 +11,7 @@ namespace hipnorm::emulator {
 namespace {
 
 // What the bytes of an initialised AsyncBarrier hold: this, and its index among the block's.
-constexpr std::uint64_t kHandle = 0xba881e5000000000;
+constexpr std::uint64_t kHandle = 0xba881e5ba8810000;
 constexpr std::uint32_t kMostArrivals = (1 << 20) - 1;  // PTX ISA, mbarrier: count and tx-count
 constexpr std::int64_t kMostBytes = (1 << 20) - 1;
 
@@ -34,9 +34,8 @@ int barrier_at(const Fiber& user, const Block& block, std::ptrdiff_t offset, Sit
   check_place(user, block, offset, site);
   std::uint64_t state;
   std::memcpy(&state, block.context.lds + offset, sizeof state);
-  const auto index = static_cast<std::uint32_t>(state);
-  if ((state ^ kHandle) >> 32 != 0 || index >= block.barriers.size() ||
-      block.barriers[index].offset != offset) {
+  const std::uint64_t index = state ^ kHandle;
+  if (index >= block.barriers.size() || block.barriers[index].offset != offset) {
     machine.fault(
         user, site,
         name_of_barrier(block, offset) + " is uninitialised, or its bytes were overwritten");

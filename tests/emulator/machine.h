@@ -130,7 +130,7 @@ class Machine {
  public:
   hipError_t launch(const Call& call, const gpu::Grid& grid, int wave);
 
-  // Ends the launch. `thread` is named in the message; null: the block alone is.
+  // Ends the launch: the running fiber unwinds, the others are dropped where they stand.
   [[noreturn]] void fault(const Fiber& thread, Site site, const std::string& what);
 
   // The running thread lets others run if the schedule wants it.
