@@ -67,8 +67,7 @@ class BackwardLane {
 #pragma unroll
           for (int i = 0; i < E; ++i) {
             const float dy = element<T>(packets[1][j - first], i);
-            const float normal =
-                (element<T>(packets[0][j - first], i) - scale.mean) * scale.rstd;
+            const float normal = (element<T>(packets[0][j - first], i) - scale.mean) * scale.rstd;
             const float g = dy * weight_.get(j, i);
             sums[2 * r] += g;
             sums[2 * r + 1] = fmaf(g, normal, sums[2 * r + 1]);
@@ -81,9 +80,8 @@ class BackwardLane {
     if (a_.dx == nullptr) return;
     const float mine = wave_sums(sums);
     const int wave = static_cast<int>(threadIdx.x) / kWave;
-    const Lds<float> place =
-        lds_at<float>(ring.slots + turn.slot * ring.slot_bytes) +
-        ((slice_.rank * ring.waves + wave) * kSums + lane_ / kLanes);
+    const Lds<float> place = lds_at<float>(ring.slots + turn.slot * ring.slot_bytes) +
+                             ((slice_.rank * ring.waves + wave) * kSums + lane_ / kLanes);
     const Lds<AsyncBarrier> barrier = sums_barrier(ring, turn.slot);
     for (int rank = lane_ % kLanes; rank < ring.split; rank += kLanes) {
       post(remote(place, rank), mine, remote(barrier, rank));
@@ -190,9 +188,8 @@ __device__ __forceinline__ void backward(const BackwardRingArgs& args) {
   const Slice slice = slice_of<T>(ring);
   if (static_cast<int>(threadIdx.x) / kWave == ring.waves) {
     const int posted = args.dx == nullptr ? 0 : ring.split * ring.waves * R * 8;
-    load_rows<T, 2, R>(ring, slice, args.x, args.dy, posted, [&](std::int64_t row) {
-      return Pair{args.mean[row], args.rstd[row]};
-    });
+    load_rows<T, 2, R>(ring, slice, args.x, args.dy, posted,
+                       [&](std::int64_t row) { return Pair{args.mean[row], args.rstd[row]}; });
     return;
   }
   BackwardLane<T, V, R, kPacked> lane(args, slice);
@@ -314,8 +311,8 @@ int backward_ring_resident(const Config& config, const Plan& plan, const Problem
   if constexpr (sizeof(T) <= 4) {
     const auto kernel = backward_ring_kernel_for<T>(problem, plan.vectors, config.rows_per_block);
     if (kernel == nullptr || !device.bulk_copies) return 0;
-    return resident_clusters(kernel, device, plan.threads,
-                             static_cast<std::size_t>(plan.lds_bytes), config.split);
+    return resident_clusters(kernel, device, plan.threads, static_cast<std::size_t>(plan.lds_bytes),
+                             config.split);
   }
 #endif
   return 0;

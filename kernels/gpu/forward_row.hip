@@ -23,9 +23,9 @@ struct ForwardRowArgs {
   double eps;
 };
 
-// How many packets of weight and bias are requested before the second sum, and from then on ahead of
-// their use. AMD: a wait for one load waits for all older ones and for stores, too, so all should
-// precede the apply loop's.
+// How many packets of weight and bias are requested before the second sum, and from then on ahead
+// of their use. AMD: a wait for one load waits for all older ones and for stores, too, so all
+// should precede the apply loop's.
 #if defined(__CUDACC__)
 inline constexpr int kParametersAhead = 1;
 #else
@@ -231,8 +231,8 @@ hipError_t forward_wave(const ForwardArgs& args, const Launch& launch) {
 template <class T>
 hipError_t forward_row(const ForwardArgs& args, const Launch& launch) {
   return with_vectors<T, kForwardRow>(launch.plan.vectors, [&]<int V>() {
-    const auto kernel = launch.config.stages > 1 ? forward_row_kernel<T, V, true>
-                                                 : forward_row_kernel<T, V, false>;
+    const auto kernel =
+        launch.config.stages > 1 ? forward_row_kernel<T, V, true> : forward_row_kernel<T, V, false>;
     return launch_kernel(kernel, grid_of(launch, kRowLdsBytes), kernel_args<T>(args, launch));
   });
 }

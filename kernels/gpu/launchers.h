@@ -1,6 +1,6 @@
 // The launch functions of the GPU variants: one template a variant, instantiated once for every
 // element type that it takes (HIPNORM_ELEMENT: every .hip file is compiled once a type), and picked
-// by kernels/gpu/launch.cpp.
+// by kernels/gpu/launch.hip.
 //
 // A launch function turns arguments, config and plan into kernel launches on launch.stream; it
 // decides nothing that plan() has decided. Returns the launch call's own error.
@@ -33,8 +33,8 @@ hipError_t backward_sums_first(const BackwardArgs& args, const Launch& launch);
 template <class T>
 hipError_t backward_roles(const BackwardArgs& args, const Launch& launch);
 
-// backward_row without dweight and dbias: the second kernel of backward_two_kernel. `launch` has the
-// plan of that kernel: tasks, threads, vectors.
+// backward_row without dweight and dbias: the second kernel of backward_two_kernel. `launch` has
+// the plan of that kernel: tasks, threads, vectors.
 template <class T>
 hipError_t backward_row_dx(const BackwardArgs& args, const Launch& launch);
 
@@ -62,16 +62,5 @@ int backward_row_resident(const Config& config, const Plan& plan, const Problem&
 template <class T>
 int backward_ring_resident(const Config& config, const Plan& plan, const Problem& problem,
                            const Device& device);
-
-// resident_groups of the kernels that the names say.
-template <class T>
-int forward_row_resident(const Config& config, const Plan& plan, const Problem& problem,
-                         const Device& device);
-template <class T>
-int backward_wave_resident(const Config& config, const Plan& plan, const Problem& problem,
-                           const Device& device);
-template <class T>
-int backward_row_resident(const Config& config, const Plan& plan, const Problem& problem,
-                          const Device& device);
 
 }  // namespace hipnorm::gpu

@@ -214,6 +214,8 @@ std::vector<Config> configs_for(Variant variant, const Problem& problem, Effort 
   return distinct;
 }
 
+std::int64_t expanded_cols() { return device().kind == DeviceKind::gpu ? 520 : 515; }
+
 std::span<const Shape> small_shapes() {
   return quick() ? std::span<const Shape>(kQuick) : std::span<const Shape>(kSmall);
 }

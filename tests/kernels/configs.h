@@ -53,6 +53,10 @@ struct Shape {
 std::span<const Shape> small_shapes();
 std::span<const Shape> large_shapes();
 
+// Columns where equal rows must give equal bits. A GPU's lanes take the chunks of a row by the
+// alignment of its output row, so there whole chunks only.
+std::int64_t expanded_cols();
+
 inline constexpr GradMask kAllGradMasks[] = {
     {true, true, true},  {true, true, false},  {true, false, true},  {true, false, false},
     {false, true, true}, {false, true, false}, {false, false, true}, {false, false, false}};

@@ -13,7 +13,7 @@ TEST(Variants, EachIsRun) {
   for (const Kernel& kernel : backward_kernels()) kernels.push_back(kernel);
   ASSERT_FALSE(kernels.empty());
   for (const Kernel& kernel : kernels) {
-    // The rings need the copy engine that fills them.
+    // The rings need the copy engine that fills them, and are not made for f64.
     const bool ring =
         kernel.variant == Variant::gpu_forward_ring || kernel.variant == Variant::gpu_backward_ring;
     std::size_t shapes = 0, configs = 0;
@@ -27,7 +27,7 @@ TEST(Variants, EachIsRun) {
         shapes += count > 0;
       }
     }
-    if (ring && !device().bulk_copies) {
+    if (ring && (!device().bulk_copies || kernel.x == DType::f64)) {
       EXPECT_EQ(shapes, 0u) << name_of(kernel);
       continue;
     }
