@@ -45,7 +45,7 @@ def test_gradcheck_of_forward(op, shape, ndim, has_weight, has_bias):
 
     args = [t for t in (x, weight, bias) if t is not None]
     assert gradcheck(call, args, check_forward_ad=True, check_batched_grad=True)
-    assert gradgradcheck(call, args, check_batched_grad=True)
+    assert gradgradcheck(call, args, check_batched_grad=True, check_fwd_over_rev=True)
 
 
 @pytest.mark.parametrize("needs", [n for n in itertools.product(BOOLS, repeat=3) if any(n)])
@@ -81,7 +81,7 @@ def test_gradcheck_of_backward(mask, has_weight, has_bias):
 
         args = [t for t in differentiable(dy, x, weight) if t is not None]
         # dB alone does not depend on input or weight, and dW not on weight.
-        assert gradcheck(call, args, check_batched_grad=True)
+        assert gradcheck(call, args, check_batched_grad=True, check_forward_ad=True)
 
 
 @pytest.mark.parametrize("needs", [n for n in itertools.product(BOOLS, repeat=3) if any(n)])

@@ -143,6 +143,116 @@ def test_forward_over_reverse_without_functorch():
     assert close(*results)
 
 
+def test_reverse_over_forward_without_functorch():
+    """The tangent of y is a function of x, whose gradient has to come through the statistics."""
+    import torch.autograd.forward_ad as fwd
+
+    x, weight, bias = tensors()
+    tangents = [torch.randn_like(t) for t in (x, weight, bias)]
+    results = []
+    for f in (ours, theirs):
+        leaves = [t.clone().requires_grad_() for t in (x, weight, bias)]
+        with fwd.dual_level():
+            y = f(*(fwd.make_dual(leaf, t) for leaf, t in zip(leaves, tangents)))
+            primal, tangent = fwd.unpack_dual(y)
+            results.append(torch.autograd.grad(primal + tangent.sin(), leaves))
+    assert close(*results)
+
+
+# Ordinary; constant; variance beyond f32; a mean of 10^5 deviations (of 100 in bfloat16, which has
+# 8 bits); a row that is NaN.
+ORDINARY, CONSTANT, HUGE, FAR, BAD = range(5)
+
+
+def special_rows(dtype=torch.float32):
+    x = torch.randn(5, 64)
+    x[CONSTANT] = 3.25
+    x[HUGE] = x[HUGE].sign() * 3e38
+    x[FAR] += 1e5 if dtype == torch.float32 else 100
+    x[BAD, 7] = torch.inf
+    return x.to(dtype), torch.randn(64), torch.randn(64)
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_jvp_of_special_rows(dtype, eps):
+    x, weight, bias = special_rows(dtype)
+    primals = (x, weight, bias)
+    tangents = tuple(torch.randn(t.shape).to(t.dtype) for t in primals)
+
+    def call(x, weight, bias):
+        return ops.layer_norm_forward(x, [64], weight, bias, eps)
+
+    results, result_tangents = jvp(call, primals, tangents)
+    for result, plain in zip(results, call(*primals)):
+        assert torch.equal(result.nan_to_num(), plain.nan_to_num())  # the kernel's own
+    y, y_tangent = jvp(lambda *a: ops.layer_norm(a[0], [64], *a[1:], eps), primals, tangents)
+    assert torch.equal(y.nan_to_num(), results[0].nan_to_num())
+    assert torch.equal(y_tangent.nan_to_num(), result_tangents[0].nan_to_num())
+
+    wide, wide_tangents = ([t.double() for t in ts] for ts in (primals, tangents))
+    _, (expected, mean_t, rstd_t) = jvp(definition_with_statistics(eps), tuple(wide), tuple(wide_tangents))
+    assert y_tangent[BAD].isnan().all()
+    constant = [HUGE] if eps else [HUGE, CONSTANT]
+    for row in constant:
+        assert torch.equal(y_tangent[row], tangents[2].to(dtype))
+        assert result_tangents[2][row] == 0
+    rows = [ORDINARY, CONSTANT] if eps else [ORDINARY]
+    unit = 2.0**-7 if dtype == torch.bfloat16 else 1e-6  # of rows whose elements are about 1
+    for row in rows + [FAR]:
+        # The backward's x̂ is off by the rounding of the saved mean: 10^5 · 2^-24 = 0.006.
+        limit = unit * expected[row].abs().max() + (0.02 if row == FAR else 0)
+        assert (y_tangent[row] - expected[row]).abs().max() <= limit, row
+        assert torch.allclose(result_tangents[1][row].double(), mean_t[row], rtol=1e-4, atol=1e-6)
+        assert torch.allclose(result_tangents[2][row].double(), rstd_t[row], rtol=1e-3, atol=1e-6)
+
+
+def definition_with_statistics(eps):
+    def call(x, weight, bias):
+        mean = x.mean(-1, keepdim=True)
+        rstd = ((x - mean).square().mean(-1, keepdim=True) + eps).rsqrt()
+        return layer_norm(x, [64], weight, bias, eps), mean, rstd
+
+    return call
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-5])
+def test_second_derivatives_of_special_rows(eps):
+    """jvp of the backward, and double backward: nothing arrives at rows whose gradient is 0."""
+    x, weight, bias = special_rows()
+    _, mean, rstd = ops.layer_norm_forward(x, [64], weight, bias, eps)
+    dy = torch.randn(5, 64)
+    tangents = (torch.randn(5, 64), torch.randn(5, 64), torch.randn(64))
+    zero = [HUGE] if eps else [HUGE, CONSTANT]
+    good = [ORDINARY, CONSTANT, HUGE, FAR]
+
+    def call(rows):
+        def backward(dy, x, weight):
+            return ops.layer_norm_backward(
+                dy, x, [64], mean[rows], rstd[rows], weight, bias, [True, True, True]
+            )
+
+        return backward
+
+    results, forward_mode = jvp(
+        call(good), (dy[good], x[good], weight), (tangents[0][good], tangents[1][good], tangents[2])
+    )
+    for result, plain in zip(results, call(good)(dy[good], x[good], weight)):
+        assert torch.equal(result, plain)
+    assert all(t.isfinite().all() for t in forward_mode)
+    assert torch.count_nonzero(forward_mode[0][zero]) == 0
+
+    arriving = (torch.randn(5, 64), torch.randn(64), torch.randn(64))
+    d_dy, d_x, d_weight = ops._layer_norm_double_backward(
+        *arriving, dy, x, [64], mean, rstd, weight, [True, True, True]
+    )
+    for row in zero:
+        assert torch.equal(d_dy[row], arriving[2])
+        assert torch.count_nonzero(d_x[row]) == 0
+    assert d_dy[good].isfinite().all() and d_x[good].isfinite().all()
+    assert d_x[BAD].isnan().all() and d_weight.isnan().all()
+
+
 @pytest.mark.parametrize("in_dims", [(0, 0, 0), (None, 0, None), (None, None, 0), (1, 0, None)])
 def test_vmap_over_parameters(in_dims):
     x, weight, bias = tensors()
