@@ -275,6 +275,26 @@ def test_vmap_over_parameters_in_low_precision_rounds_once():
         assert torch.equal(y[i], ops.layer_norm(x, [N], weight[i], bias[i]))
 
 
+def test_vmap_over_an_empty_batch():
+    x = torch.randn(0, 4, N, dtype=torch.float64)
+    _, weight, bias = tensors()
+    for make in (
+        lambda f: grad(f, argnums=(0, 1, 2)),
+        lambda f: grad(f),
+        lambda f: jacrev(grad(f, argnums=(0, 1)), argnums=(0, 1)),
+    ):
+        call, expected = (vmap(make(f), in_dims=(0, None, None)) for f in (ours, theirs))
+        assert close(call(x, weight, bias), expected(x, weight, bias))
+    stack = weight.expand(0, N)
+    for f in (ours, theirs):
+        result = vmap(grad(f, argnums=(0, 1)), in_dims=(None, 0, None))(x[:0, 0], stack, bias)
+        assert [r.shape for r in result] == [(0, 0, N), (0, N)]
+    # Gradients flow through it: of nothing, but connected.
+    leaf = x.clone().requires_grad_()
+    vmap(grad(ours, argnums=1), in_dims=(0, None, None))(leaf, weight, bias).sum().backward()
+    assert leaf.grad.shape == leaf.shape
+
+
 def test_vmap_twice():
     x = torch.randn(2, 3, 4, N, dtype=torch.float64)
     _, weight, bias = tensors()
