@@ -119,7 +119,7 @@ Tensors3 layer_norm_double_backward(const std::optional<at::Tensor>& grad_dx,
       const at::Tensor g_x_hat = dims.row_mean(g * x_hat);
       const at::Tensor s = dims.row_mean(a * g) - a_mean * dims.row_mean(g) - a_x_hat * g_x_hat;
       add(v, -r * (a * g_x_hat + g * a_x_hat));
-      add(d_x, -r * r * s * x_hat);
+      add(d_x, r * (-r * s * x_hat));
     }
   }
   if (present(grad_dweight)) {

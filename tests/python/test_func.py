@@ -159,6 +159,38 @@ def test_reverse_over_forward_without_functorch():
     assert close(*results)
 
 
+def test_tangents_look_like_their_results():
+    """Any input alone may have one, of zeros too, and sizes may be 0."""
+    import torch.autograd.forward_ad as fwd
+
+    x, weight, bias = torch.randn(3, 8).bfloat16(), torch.randn(8), torch.randn(8)
+    zeros = torch._efficientzerotensor((3, 8), dtype=torch.bfloat16)
+    with fwd.dual_level(), torch.no_grad():
+
+        def check(x, weight=None, bias=None):
+            normalized = x.shape[1:]
+            y, mean, rstd = ops.layer_norm_forward(x, normalized, weight, bias)
+            grads = ops.layer_norm_backward(
+                x, x, normalized, mean, rstd, weight, bias, [True, True, True]
+            )
+            for result in (y, mean, rstd, *grads):
+                primal, tangent = fwd.unpack_dual(result) if result is not None else (None, None)
+                if tangent is not None:
+                    assert (tangent.dtype, tangent.shape) == (primal.dtype, primal.shape)
+                    assert tangent.stride() == primal.stride()
+            return fwd.unpack_dual(y).tangent
+
+        assert check(fwd.make_dual(x, x), weight, bias).abs().max() > 0
+        assert torch.count_nonzero(check(fwd.make_dual(x, zeros), weight, bias)) == 0
+        assert check(x, fwd.make_dual(weight, bias), None).abs().max() > 0
+        assert torch.equal(check(x, None, fwd.make_dual(bias, bias))[1], bias.bfloat16())
+        assert check(fwd.make_dual(x.t().contiguous().t(), x)).is_contiguous()
+        assert check(fwd.make_dual(x[:1], x[:1]).expand(3, 8)).is_contiguous()
+        for shape in ((0, 8), (3, 0)):
+            empty = torch.randn(shape)
+            assert check(fwd.make_dual(empty, empty)).shape == shape
+
+
 # Ordinary; constant; variance beyond f32; a mean of 10^5 deviations (of 100 in bfloat16, which has
 # 8 bits); a row that is NaN.
 ORDINARY, CONSTANT, HUGE, FAR, BAD = range(5)
@@ -328,6 +360,8 @@ def test_third_derivative_raises_at_every_level():
         grad(second(ours))(x)
     with pytest.raises(RuntimeError, match=message):
         jvp(second(ours), (x,), (x,))
+    with pytest.raises(RuntimeError, match=message):
+        jacfwd(jacfwd(jacfwd(ours)))(x)
     leaf = x.clone().requires_grad_()
     with pytest.raises(RuntimeError, match=message):
         second(ours)(leaf).backward()
