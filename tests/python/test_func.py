@@ -199,7 +199,8 @@ ORDINARY, CONSTANT, HUGE, FAR, BAD = range(5)
 def special_rows(dtype=torch.float32):
     x = torch.randn(5, 64)
     x[CONSTANT] = 3.25
-    x[HUGE] = x[HUGE].sign() * 3e38
+    x[HUGE] = 3e38
+    x[HUGE, ::4] = -3e38  # from the mean, 1.5e38, farther than f32 reaches
     x[FAR] += 1e5 if dtype == torch.float32 else 100
     x[BAD, 7] = torch.inf
     return x.to(dtype), torch.randn(64), torch.randn(64)
