@@ -185,11 +185,11 @@ class GpuWorkbench final : public Workbench {
     run(config);
     check_call(hipDeviceSynchronize(), "the kernel");
     for (auto& o : outputs_) {
-      for (const char* guard : {o->memory.data() - Guarded::kGuard,
-                                const_cast<const char*>(o->memory.data() + o->memory.bytes())}) {
-        if (differ(guard, nullptr, Guarded::kGuard)[0] != 0) {
-          return {.reason = concat("wrote outside of ", o->name)};
-        }
+      const char* begin = o->memory.data() - Guarded::kGuard;
+      const char* end = o->memory.data() + o->memory.bytes();
+      if (differ(begin, nullptr, Guarded::kGuard)[0] + differ(end, nullptr, Guarded::kGuard)[0] >
+          0) {
+        return {.reason = concat("wrote outside of ", o->name)};
       }
       const auto differs = differ(o->first.data(), o->memory.data(), o->memory.bytes());
       if (differs[0] != 0) {

@@ -18,6 +18,7 @@ inline constexpr hipError_t hipErrorInvalidConfiguration = cudaErrorInvalidConfi
 inline constexpr hipError_t hipErrorLaunchFailure = cudaErrorLaunchFailure;
 inline constexpr auto hipMemcpyHostToDevice = cudaMemcpyHostToDevice;
 inline constexpr auto hipMemcpyDeviceToHost = cudaMemcpyDeviceToHost;
+inline constexpr auto hipMemcpyDeviceToDevice = cudaMemcpyDeviceToDevice;
 inline constexpr auto hipFuncAttributeMaxDynamicSharedMemorySize =
     cudaFuncAttributeMaxDynamicSharedMemorySize;
 
@@ -29,6 +30,8 @@ inline hipError_t hipGetDeviceCount(int* count) { return cudaGetDeviceCount(coun
 inline hipError_t hipGetDeviceProperties(hipDeviceProp_t* properties, int device) {
   return cudaGetDeviceProperties(properties, device);
 }
+inline hipError_t hipDriverGetVersion(int* version) { return cudaDriverGetVersion(version); }
+inline hipError_t hipRuntimeGetVersion(int* version) { return cudaRuntimeGetVersion(version); }
 inline hipError_t hipDeviceSynchronize() { return cudaDeviceSynchronize(); }
 inline hipError_t hipStreamSynchronize(hipStream_t stream) { return cudaStreamSynchronize(stream); }
 inline hipError_t hipStreamCreate(hipStream_t* stream) { return cudaStreamCreate(stream); }
