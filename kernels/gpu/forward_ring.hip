@@ -5,6 +5,8 @@
 // which it posts. Second phase: mean and variance of the row from those of all waves (Chan, Golub,
 // LeVeque 1983, "Algorithms for Computing the Sample Variance", eq. 2.1), and y. Every wave of the
 // cluster combines the same numbers in the same order, so they agree without another exchange.
+#include <cmath>
+
 #include "kernels/gpu/launchers.h"
 #include "kernels/gpu/reduce.h"
 #include "kernels/gpu/ring.h"
@@ -31,8 +33,8 @@ __device__ __forceinline__ bool finite(float x) { return fabsf(x) <= Extremes<fl
 struct Count {
   float n, reciprocal;
   __device__ __forceinline__ explicit Count(int count)
-      : n(static_cast<float>(count)), reciprocal(count > 0 ? 1.0f / static_cast<float>(count) : 0) {
-  }
+      : n(static_cast<float>(count)),
+        reciprocal(count > 0 ? 1.0f / static_cast<float>(count) : 0) {}
   __device__ __forceinline__ explicit Count(Pair pair) : n(pair.a), reciprocal(pair.b) {}
   __device__ __forceinline__ float mean(float sum) const {
     const float quotient = sum * reciprocal;
@@ -151,7 +153,9 @@ class ForwardLane {
     const Ring& ring = a_.ring;
     const int rank = w / ring.waves;
     const int begin = (w - rank * ring.waves) * (kWave * V), end = begin + kWave * V;
-    const auto within = [&](int v) { return rank * ring.slice + (v < ring.slice ? v : ring.slice); };
+    const auto within = [&](int v) {
+      return rank * ring.slice + (v < ring.slice ? v : ring.slice);
+    };
     return columns_before(within(end)) - columns_before(within(begin));
   }
 
@@ -250,10 +254,10 @@ __device__ __forceinline__ void forward(const ForwardRingArgs& args) {
   const Ring& ring = args.ring;
   const Slice slice = slice_of<T>(ring);
   if (static_cast<int>(threadIdx.x) / kWave == ring.waves) {
-    load_rows<T, 1, 1>(ring, slice, args.x, args.x, ring.split * ring.waves * 8,
-                       [&](std::int64_t row) {
-                         return Pair{to_accumulate(*reinterpret_cast<const T*>(args.x.row(row))), 0};
-                       });
+    load_rows<T, 1, 1>(
+        ring, slice, args.x, args.x, ring.split * ring.waves * 8, [&](std::int64_t row) {
+          return Pair{to_accumulate(*reinterpret_cast<const T*>(args.x.row(row))), 0};
+        });
     return;
   }
   ForwardLane<T, V, kPacked> lane(args, slice);
@@ -305,13 +309,14 @@ ForwardRingKernel forward_ring_kernel_for(const Problem& problem, int vectors) {
       case 4: return instance<T, 4, false, kForwardRingWide>();
       default: return nullptr;
     }
-  }
-  switch (vectors) {
-    case 1: return instance<T, 1, true, kForwardRing>();
-    case 2: return instance<T, 2, true, kForwardRing>();
-    case 3: return instance<T, 3, true, kForwardRing>();
-    case 4: return instance<T, 4, true, kForwardRing>();
-    default: return nullptr;
+  } else {
+    switch (vectors) {
+      case 1: return instance<T, 1, true, kForwardRing>();
+      case 2: return instance<T, 2, true, kForwardRing>();
+      case 3: return instance<T, 3, true, kForwardRing>();
+      case 4: return instance<T, 4, true, kForwardRing>();
+      default: return nullptr;
+    }
   }
 }
 
@@ -358,8 +363,8 @@ int forward_ring_resident(const Config& config, const Plan& plan, const Problem&
   if constexpr (sizeof(T) <= 4) {
     const auto kernel = forward_ring_kernel_for<T>(problem, plan.vectors);
     if (kernel == nullptr || !device.bulk_copies) return 0;
-    return resident_clusters(kernel, device, plan.threads,
-                             static_cast<std::size_t>(plan.lds_bytes), config.split);
+    return resident_clusters(kernel, device, plan.threads, static_cast<std::size_t>(plan.lds_bytes),
+                             config.split);
   }
 #endif
   return 0;

@@ -1,15 +1,16 @@
-// What forward_ring and backward_ring share: a group's slices of its rows, the wave that loads them,
-// and how the other waves read them.
+// What forward_ring and backward_ring share: a group's slices of its rows, the wave that loads
+// them, and how the other waves read them.
 //
 // A group is a cluster of `split` blocks (or one block) and takes rows g, g + groups, … Each of its
-// blocks holds the same chunks of all of them. One wave, the loader, keeps `stages` steps of rows in
-// flight: bulk copies into LDS. The others, the computing waves, take a step when its `full` barrier
-// says that its bytes have landed, in two phases: they sum and post what they found to all blocks of
-// the cluster; one step later, when the `sums` barrier says that all posts of the cluster have come,
-// they read the step's packets again, write the output and free the stage (`empty`). So nobody
-// waits for an exchange that has just begun, and there is no barrier of the block or cluster in the
-// loop. Slots for posts need no flow control: a wave posts for step i only after it has had all posts
-// for step i − 2, whose senders had read theirs for step i − 4, and there are 2·stages ≥ 4 slots.
+// blocks holds the same chunks of all of them. One wave, the loader, keeps `stages` steps of rows
+// in flight: bulk copies into LDS. The others, the computing waves, take a step when its `full`
+// barrier says that its bytes have landed, in two phases: they sum and post what they found to all
+// blocks of the cluster; one step later, when the `sums` barrier says that all posts of the cluster
+// have come, they read the step's packets again, write the output and free the stage (`empty`). So
+// nobody waits for an exchange that has just begun, and there is no barrier of the block or cluster
+// in the loop. Slots for posts need no flow control: a wave posts for step i only after it has had
+// all posts for step i − 2, whose senders had read theirs for step i − 4, and there are 2·stages ≥
+// 4 slots.
 #pragma once
 
 #include "kernels/gpu/async.h"
@@ -170,8 +171,9 @@ struct LoaderLane {
       return;
     }
     constexpr std::uintptr_t kMask = kLineBytes - 1;
-    const auto begin = reinterpret_cast<std::uintptr_t>(
-        tensor.row(slice.row(ring, k)) + static_cast<std::int64_t>(first) * std::int64_t{sizeof(T)});
+    const auto begin = reinterpret_cast<std::uintptr_t>(tensor.row(slice.row(ring, k)) +
+                                                        static_cast<std::int64_t>(first) *
+                                                            std::int64_t{sizeof(T)});
     const std::uintptr_t origin = begin & ~kMask;  // what comes to lie at the start of `buffer`
     const int buffer = (row * kTensors + which) * ring.row_bytes;
     lds_at<int>(ring.records + row * static_cast<int>(kRecordBytes) + 8)[which] =
@@ -345,9 +347,25 @@ __device__ __forceinline__ Packet read_shifted(int at) {
   return packet;
 }
 
-// A lane's packets first, first + 1 … (those below V) of a row whose slices begin at `at`, by tensor;
-// zero where the lane has no chunk. In partial chunks neighbours' elements come along, unless
-// kMasked.
+// Replaces the neighbours' elements in a partial chunk by one of the row's own: whatever is
+// computed of it is as harmless as what is computed of that one. (Zero is not: far from the mean it
+// may overflow.)
+template <class T>
+__device__ __forceinline__ void fill_outside(Packet& packet, Chunk c) {
+  T inside{};
+#pragma unroll
+  for (int i = 0; i < kElements<T>; ++i) {
+    if (i == c.begin) inside = raw_element<T>(packet, i);
+  }
+#pragma unroll
+  for (int i = 0; i < kElements<T>; ++i) {
+    if (!c.holds(i)) set_element<T>(packet, i, inside);
+  }
+}
+
+// A lane's packets first, first + 1 … (those below V) of a row whose slices begin at `at`, by
+// tensor; zero where the lane has no chunk. In partial chunks neighbours' elements come along,
+// unless kMasked: then dy is zero there, and x as fill_outside has it.
 template <class T, bool kMasked, int kTensors, int N, int V>
 __device__ __forceinline__ void read_packets(const Ring& ring, const Slice& slice,
                                              const LaneChunks<T, V>& chunks, const int (&at)[2],
@@ -379,10 +397,10 @@ __device__ __forceinline__ void read_packets(const Ring& ring, const Slice& slic
   if (kMasked && chunks.partial) {
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      if (first + j >= V) break;
+      if (first + j >= V || !chunks.exists(slice, first + j)) break;
       const Chunk chunk = chunks.of(ring, slice, first + j);
-#pragma unroll
-      for (int t = 0; t < kTensors; ++t) mask<T>(packets[t][j], chunk);
+      fill_outside<T>(packets[0][j], chunk);
+      if constexpr (kTensors == 2) mask<T>(packets[1][j], chunk);
     }
   }
 }
