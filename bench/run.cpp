@@ -60,7 +60,7 @@ at::Device choose_device(DeviceChoice choice) {
   if (choice == DeviceChoice::cpu) return at::kCPU;
   const bool backend = c10::impl::hasDeviceGuardImpl(at::kCUDA);
   const bool gpu = backend && c10::impl::getDeviceGuardImpl(at::kCUDA)->deviceCount() > 0;
-  const bool kernels = has_kernels(at::kCUDA);
+  const bool kernels = has_gpu_kernels();
   if (gpu && kernels) return {at::kCUDA, 0};
   if (choice == DeviceChoice::automatic) return at::kCPU;
   if (!backend) {
