@@ -94,6 +94,15 @@ void check_memory(const Options& options, bool with_dy, int threads) {
   }
 }
 
+// The instruction set that the CPU kernels use. What it refuses is HIPNORM_CPU_CAPABILITY.
+std::string cpu_arch(int threads) {
+  try {
+    return cpu_device(threads).arch;
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(error.what());
+  }
+}
+
 // The operators read HIPNORM_FORCE_CONFIG once, at their first call. The variable and not a guard:
 // the operator library hides its symbols, so that a guard made here would guard this program only.
 void force_config(const std::string& config) {
@@ -126,6 +135,7 @@ class Run {
     if (options.threads > 0) at::set_num_threads(options.threads);
     threads_ = at::get_num_threads();
     check_memory(options, with_dy_, threads_);
+    const std::string arch = device_.is_cpu() ? cpu_arch(threads_) : "";
     force_config(options.config);
     if (!options.output.empty()) file_.emplace(options.output);
     if (!set_heap(options.fresh_pages ? Pages::fresh : Pages::resident)) {
@@ -135,9 +145,8 @@ class Run {
     }
     const std::string cpu =
         fmt::format("{}, {} thread{}", cpu_model(), threads_, threads_ == 1 ? "" : "s");
-    origin_ = {.device = device_.is_cpu() ? cpu : device_.str(),
-               .arch = device_.is_cpu() ? cpu_device(threads_).arch : "",
-               .torch = TORCH_VERSION};
+    origin_ = {
+        .device = device_.is_cpu() ? cpu : device_.str(), .arch = arch, .torch = TORCH_VERSION};
   }
 
   int all() {
