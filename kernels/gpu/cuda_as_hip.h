@@ -86,7 +86,8 @@ inline cudaLaunchConfig_t cuda_config(std::int64_t blocks, int threads, std::siz
   config.dynamicSmemBytes = lds_bytes;
   config.stream = stream;
   config.attrs = attributes;
-  if (cluster > 1) {
+  // Also for one block: the instructions of clusters are illegal in a launch without it.
+  if (cluster > 0) {
     attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
     attributes[config.numAttrs++].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
   }

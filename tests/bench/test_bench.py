@@ -20,7 +20,7 @@ WRONG_OPERATORS = os.environ["HIPNORM_WRONG_OPERATORS"]
 ROOT = Path(__file__).resolve().parents[2]
 FIELDS = (
     "device arch torch dtype direction rows cols impl config source latency_us gbps "
-    "copy_fraction speedup max_error"
+    "copy_fraction speedup max_error graph_us"
 ).split()
 SIX_DIGITS = 1e-4  # numbers are rounded to six digits before they are divided here
 
