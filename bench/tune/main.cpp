@@ -93,6 +93,8 @@ int run(int argc, char** argv) {
   sweep_command.add_option("--most", sweeping.most, "Configs of a cell at most")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
+  sweep_command.add_option("--first", sweeping.first,
+                           "A config to try before all others; may be given many times");
 
   PromoteOptions promoting;
   CLI::App& promote_command =

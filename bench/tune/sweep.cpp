@@ -135,7 +135,12 @@ class Sweep {
     limit_ = std::max(kLeastLimit, kLimitFactor * default_try);
     call_seconds_ = default_try / (3 * kTryRounds);  // its check counted in: on the safe side
 
-    std::vector<std::string> configs = laid_out.at("configs");
+    std::vector<std::string> configs = options_.first;
+    for (const json& config : laid_out.at("configs")) {
+      if (std::find(configs.begin(), configs.end(), config) == configs.end()) {
+        configs.push_back(config);
+      }
+    }
     std::erase(configs, chosen);
     std::vector<Standing> standings;
     bool complete = true;
