@@ -71,6 +71,9 @@ void advance(const Fiber& thread, Block& block, BarrierRecord& barrier, Site sit
   }
   if (barrier.bytes > 0) return;
   ++barrier.phase;
+  if (machine.schedule.detect_races) {
+    block.races.phase_ended(1 + static_cast<int>(&barrier - block.barriers.data()));
+  }
   barrier.pending = barrier.arrivals;
   for (Fiber* fiber : barrier.waiting) machine.make_ready(*fiber);
   barrier.waiting.clear();
@@ -137,7 +140,8 @@ void barrier_arrive(std::ptrdiff_t offset, unsigned bytes, Site site) {
   begin(site);
   Fiber& self = *machine.running;
   Block& block = block_of(self);
-  BarrierRecord& barrier = block.barriers[barrier_at(self, block, offset, site)];
+  const int index = barrier_at(self, block, offset, site);
+  BarrierRecord& barrier = block.barriers[index];
   if (barrier.pending == 0) {
     machine.fault(self, site,
                   "more arrivals than the count " + number(barrier.arrivals) + " of " +
@@ -150,6 +154,7 @@ void barrier_arrive(std::ptrdiff_t offset, unsigned bytes, Site site) {
                       "; it counts up to " + number(kMostBytes));
   }
   --barrier.pending;
+  if (machine.schedule.detect_races) block.races.arrived(wave_of(self), self.lane, 1 + index);
   advance(self, block, barrier, site);
 }
 
@@ -169,6 +174,7 @@ void barrier_wait(std::ptrdiff_t offset, unsigned parity, Site site) {
     block.barriers[index].waiting.push_back(&self);
     machine.wait(At::barrier_wait, site);
   }
+  if (machine.schedule.detect_races) block.races.waited(wave_of(self), self.lane, 1 + index);
 }
 
 void copy_to_lds(std::ptrdiff_t target, const void* source, unsigned bytes, std::ptrdiff_t barrier,
@@ -190,6 +196,7 @@ void copy_to_lds(std::ptrdiff_t target, const void* source, unsigned bytes, std:
                       ", outside the block's " + number(block.context.lds_bytes) + " bytes of LDS");
   }
   barrier_at(self, block, barrier, site);
+  machine.check_overwrite(self, target, bytes, site);
   Flight flight{.issuer = &self,
                 .site = site,
                 .block = &block,
@@ -237,6 +244,8 @@ void post(RemotePlace slot, const void* value, unsigned bytes, RemotePlace barri
         "unmatched asynchronous copy: post to block " + number(block.index) + ", which has exited");
   }
   barrier_at(self, block, barrier.offset, site);
+  // What orders a post to another block after the reads there is not known here.
+  if (&block == &block_of(self)) machine.check_overwrite(self, slot.offset, bytes, site);
   const auto* first = static_cast<const unsigned char*>(value);
   take_off(block, {.issuer = &self,
                    .site = site,
@@ -260,9 +269,11 @@ void Machine::land(std::size_t i) {
   const auto word = block.in_flight.begin() + flight.target / 4;
   std::fill(word, word + flight.bytes / 4, 0);
   --block.in_flight_count;
-  block.context.watches_lds = block.in_flight_count > 0 || schedule.preempt_on_lds;
-  BarrierRecord& barrier =
-      block.barriers[barrier_at(*flight.issuer, block, flight.barrier, flight.site)];
+  block.context.watches_lds =
+      block.in_flight_count > 0 || schedule.preempt_on_lds || schedule.detect_races;
+  const int index = barrier_at(*flight.issuer, block, flight.barrier, flight.site);
+  if (schedule.detect_races) block.races.landed(flight.target, flight.bytes, 1 + index);
+  BarrierRecord& barrier = block.barriers[index];
   barrier.bytes -= flight.bytes;
   spins = 0;
   advance(*flight.issuer, block, barrier, flight.site);

@@ -140,6 +140,10 @@ TEST_F(EmulatorAsyncFaults, MissingWait) {
   expect_caught(launch(Bug::no_wait), right(), {}, 1);
   expect_caught(launch(Bug::late_parity), right(), {}, 1);
   expect_caught(launch(Bug::no_wait_for_slot), right(), {}, 2);
+  // Read while in flight or landed by good luck; overwritten in flight or before all have read.
+  for (const Bug bug : {Bug::no_wait, Bug::late_parity, Bug::no_wait_for_slot}) {
+    expect_fault(launch(bug), {"LDS byte"});
+  }
 }
 
 TEST_F(EmulatorAsyncFaults, BytesAndArrivals) {

@@ -57,6 +57,8 @@ TEST_F(EmulatorBarrierFaults, ReadAfterWrite) {
   const auto right = equals([](int i) { return kThreads - 1 - i; });
   expect_right(launch(read_after_write, true), right);
   expect_caught(launch(read_after_write, false), right, {}, 1);
+  expect_fault(launch(read_after_write, false),
+               {"kernel read_after_write, block 0, thread ", "race: ", " LDS byte "});
 }
 
 // ---- A slot used anew while a slow wave still reads what was in it ----------------------------
@@ -77,6 +79,7 @@ TEST_F(EmulatorBarrierFaults, WriteAfterReadThroughAReusedSlot) {
   const auto right = equals([](int) { return 6; });
   expect_right(launch(write_after_read, true), right);
   expect_caught(launch(write_after_read, false), right, {}, 2);
+  expect_fault(launch(write_after_read, false), {"race: ", " LDS byte 0, which thread "});
 }
 
 // ---- Lanes of one wave -----------------------------------------------------------------------
@@ -93,6 +96,7 @@ TEST_F(EmulatorBarrierFaults, WaveSync) {
   const auto right = equals([](int i) { return i ^ 1; });
   expect_right(launch(within_a_wave, true), right);
   expect_caught(launch(within_a_wave, false), right, {}, 1);
+  expect_fault(launch(within_a_wave, false), {"race: ", "and nothing orders the two"});
 }
 
 // ---- A row of partial sums that nobody wrote -------------------------------------------------
@@ -238,7 +242,7 @@ __global__ void lds_before(Args args) {
 }
 __global__ void lds_alignment(Args args) {
   const std::size_t offset = args.mended ? 8 : 4;
-  gpu::lds_cast<double>(lds_at<float>(offset))[threadIdx.x % 4] = 1;
+  if (threadIdx.x < 4) gpu::lds_cast<double>(lds_at<float>(offset))[threadIdx.x] = 1;
   args.out[threadIdx.x] = 1;
 }
 __global__ void lds_null(Args args) {

@@ -121,7 +121,10 @@ void Machine::start_cluster(Cluster& cluster, std::int64_t index) {
     Block& block = cluster.blocks[b];
     block.index = index * cluster.size + b;
     block.context.block_idx.x = static_cast<unsigned>(block.index);
-    block.context.watches_lds = schedule.preempt_on_lds;
+    block.context.watches_lds = schedule.preempt_on_lds || schedule.detect_races;
+    if (schedule.detect_races) {
+      block.races.start(block.wave_count, wave_size, block.context.lds_bytes);
+    }
     std::memset(block.context.lds, 0xff, grid.lds_bytes);
     block.live = block.threads;
     block.exited = block.arrived = block.in_flight_count = 0;
@@ -165,6 +168,8 @@ hipError_t Machine::launch(const Call& new_call, const gpu::Grid& new_grid, int 
   ready_waves.clear();
   idle.clear();
   flights.clear();
+  accesses.clear();
+  bytes_before.clear();
   arrange();
 
   Strand here;

@@ -58,6 +58,7 @@ std::uint64_t Machine::wave_operation(At at, std::uint64_t bits, std::size_t siz
 void Machine::complete_wave_operation(Wave& wave) {
   wave.participants[wave.generation & 1] = wave.arrived;
   ++wave.generation;
+  if (schedule.detect_races) wave.block->races.wave_met(wave_of(wave.lanes[0]));
   make_ready(wave, wave.arrived);
   wave.arrived = 0;
 }
@@ -119,6 +120,7 @@ void Machine::sync_threads(Site site) {
   if (++block.arrived == block.live) {
     block.arrived = 0;
     ++block.epoch;
+    if (schedule.detect_races) block.races.block_met();
     for (int i = 0; i < block.wave_count; ++i) {
       make_ready(block.waves[i], block.waves[i].at_syncthreads);
       block.waves[i].at_syncthreads = 0;
@@ -142,11 +144,13 @@ void Machine::cluster_arrive(Site site) {
   preempt();
   self.arrived_at_cluster = true;
   self.cluster_epoch = cluster.epoch;
+  if (schedule.detect_races) block_of(self).races.arrived(wave_of(self), self.lane, 0);
   if (++cluster.arrived < cluster.threads) return;
   cluster.arrived = 0;
   cluster.absent = cluster.exited;
   ++cluster.epoch;
   for (int b = 0; b < cluster.size; ++b) {
+    if (schedule.detect_races) cluster.blocks[b].races.phase_ended(0);
     for (int i = 0; i < cluster.blocks[b].wave_count; ++i) {
       Wave& wave = cluster.blocks[b].waves[i];
       make_ready(wave, wave.at_cluster);
@@ -166,6 +170,7 @@ void Machine::cluster_wait(Site site) {
     wait(At::cluster_wait, site);
   }
   self.arrived_at_cluster = false;
+  if (schedule.detect_races) block_of(self).races.waited(wave_of(self), self.lane, 0);
 }
 
 void cluster_arrive(Site site) { machine.cluster_arrive(site); }
