@@ -137,7 +137,7 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& a) {
 
     A scale = 1, rstd;
     if (shape.cols > 0 &&
-        (!(fabs(sum) <= Extremes<A>::kMax) || needs_scaling(squares, a.eps, scale))) {
+        (!is_finite(sum) || needs_scaling(squares, a.eps, scale))) {
       // Lanes of one wave may have rows of which only one is extreme: each walks its row alone.
       const T* elements = reinterpret_cast<const T*>(a.x.row(r));
       if constexpr (kBlock) {

@@ -47,7 +47,7 @@ struct BlockGroup {
 
   __device__ __forceinline__ A sum(A value) {
     parity ^= 1;
-    return block_sum(value, lds_at<A>(0), parity);
+    return block_sum(value, lds_at<A>(0) + parity * kMaxWaves, parity);  // where sum2's slots are
   }
   __device__ __forceinline__ void sum2(A& a, A& b) {
     parity ^= 1;

@@ -190,4 +190,22 @@ __device__ __forceinline__ void forget(int& value) {
 #endif
 }
 
+// AMD: these sums are formed here. Else their updates, whose only other use lies behind the next
+// row's loop, sink past a reduction, and with them all that they are formed from.
+template <class A, int E>
+__device__ __forceinline__ void pin(A (&sums)[E]) {
+#if defined(HIPNORM_EMULATED) || defined(__CUDACC__)
+  (void)sums;
+#else
+#pragma unroll
+  for (int i = 0; i < E; ++i) asm volatile("" : "+v"(sums[i]));
+#endif
+}
+// AMD: nothing is scheduled across. One a packet makes the waits for a row's loads stepwise.
+__device__ __forceinline__ void schedule_here() {
+#if !defined(HIPNORM_EMULATED) && !defined(__CUDACC__)
+  __builtin_amdgcn_sched_barrier(0);
+#endif
+}
+
 }  // namespace hipnorm::gpu

@@ -204,6 +204,14 @@ struct RowShape {
   __device__ __forceinline__ bool holds(int v, int i) const {
     return static_cast<unsigned>(v * E - shift + i) < static_cast<unsigned>(cols);
   }
+  // Elements of chunk v in the row.
+  __device__ __forceinline__ int count(int v) const {
+    if (full.has(v)) return E;
+    int n = 0;
+#pragma unroll
+    for (int i = 0; i < E; ++i) n += holds(v, i);
+    return n;
+  }
   __device__ __forceinline__ void mask(accumulate_t<T> (&values)[E], int v) const {
     if (full.has(v)) return;
 #pragma unroll
@@ -281,12 +289,13 @@ __device__ __forceinline__ RowReader reader_of(const Rows& rows, const char* row
   return reader;
 }
 
-// One chunk of a parameter, on its way from request to use.
-template <class T>
+// One chunk of a parameter, on its way from request to use; 0 outside the row. kMayBeWide: registers
+// for a wide one.
+template <class T, bool kMayBeWide = true>
 struct ParameterPackets {
   using A = accumulate_t<T>;
   static constexpr int E = kElements<T>;
-  static constexpr int kWide = E / kElements<A>;  // packets of a wide parameter
+  static constexpr int kWide = kMayBeWide ? E / kElements<A> : 1;  // packets of a wide parameter
   Packet raw[kWide];
 
   __device__ __forceinline__ void request(Parameter p, T absent, int v, const RowShape<T>& shape) {
@@ -324,6 +333,7 @@ struct ParameterPackets {
     }
 #pragma unroll
     for (int k = 0; k < kPackets; ++k) {
+      raw[k] = zero_packet();
       load_elements<U>(raw[k], chunk + k * 16, v * E - shape.shift + k * kElements<U>, shape.cols);
     }
   }

@@ -7,6 +7,8 @@
 // an ulp however large the mean is.
 #pragma once
 
+#include <cmath>
+
 #include "kernels/gpu/packet.h"
 
 namespace hipnorm::gpu {
@@ -80,6 +82,11 @@ __device__ __forceinline__ bool usable(A rstd) {
   return rstd != A{0} && !(rstd > Extremes<A>::kMax);
 }
 
+template <class A>
+__device__ __forceinline__ bool is_finite(A value) {
+  return value - value == A{0};
+}
+
 // How a forward normalises a row: x̂ = (x − mean)·rstd + rest, with rest what rounding took from
 // the mean, times rstd.
 template <class A>
@@ -119,7 +126,7 @@ __device__ __forceinline__ accumulate_t<T> rstd_of_extreme_row(
     mean = {unusual, A{0}};
     return unusual;
   }
-  if (!(fabs(sum) <= Extremes<A>::kMax)) {  // finite elements: the variance overflows, too
+  if (!is_finite(sum)) {  // finite elements: the variance overflows, too
     mean = {to_accumulate(x[0]), A{0}};
     return A{0};
   }
