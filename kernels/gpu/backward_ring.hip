@@ -3,6 +3,8 @@
 //
 // A step is R rows of the group. First phase: x̂ from the saved mean and rstd, Σg and Σg·x̂ of each
 // row, and the column sums, which stay in registers over all rows. Second phase: dX.
+#include <cmath>
+
 #include "kernels/gpu/launchers.h"
 #include "kernels/gpu/ring.h"
 #include "kernels/gpu/statistics.h"
@@ -64,10 +66,16 @@ class BackwardLane {
         read_packets<T, true>(ring, slice_, chunks_, record.at, first, packets);
 #pragma unroll
         for (int j = first; j < first + N && j < V; ++j) {
+          // A lane without a chunk has zeros there; 0 − mean, times rstd, might overflow.
+          const float mean = chunks_.exists(slice_, j) ? scale.mean : 0;
 #pragma unroll
           for (int i = 0; i < E; ++i) {
             const float dy = element<T>(packets[1][j - first], i);
+<<<<<<< HEAD
             const float normal = (element<T>(packets[0][j - first], i) - scale.mean) * scale.rstd;
+=======
+            const float normal = (element<T>(packets[0][j - first], i) - mean) * scale.rstd;
+>>>>>>> ring
             const float g = dy * weight_.get(j, i);
             sums[2 * r] += g;
             sums[2 * r + 1] = fmaf(g, normal, sums[2 * r + 1]);
@@ -227,36 +235,38 @@ constexpr BackwardRingKernel instance() {
   return backward_ring_kernel<T, V, R, kPacked, max_threads(kInstances, V)>;
 }
 
-// Null: there is none. With f32 weights, which 16-bit rows may have, and up to two packets a lane
-// the weights are f32 in registers.
+// Null: there is none. Up to two packets a lane the weights are f32 in registers whatever they are
+// in memory: that leaves out 16 conversions a packet, and costs no instance for f32 weights.
 template <class T>
 BackwardRingKernel backward_ring_kernel_for(const Problem& problem, int vectors, int rows) {
+  const int key = vectors * 10 + rows;
   if constexpr (sizeof(T) == 4) {
-    switch (vectors * 8 + rows) {
-      case 1 * 8 + 1: return instance<T, 1, 1, false, kBackwardRingF32>();
-      case 1 * 8 + 2: return instance<T, 1, 2, false, kBackwardRingF32>();
-      case 1 * 8 + 4: return instance<T, 1, 4, false, kBackwardRingF32>();
-      case 2 * 8 + 1: return instance<T, 2, 1, false, kBackwardRingF32>();
-      case 2 * 8 + 2: return instance<T, 2, 2, false, kBackwardRingF32>();
-      case 3 * 8 + 1: return instance<T, 3, 1, false, kBackwardRingF32>();
-      case 5 * 8 + 1: return instance<T, 5, 1, false, kBackwardRingF32>();
+    switch (key) {
+      case 11: return instance<T, 1, 1, false, kBackwardRingF32>();
+      case 12: return instance<T, 1, 2, false, kBackwardRingF32>();
+      case 14: return instance<T, 1, 4, false, kBackwardRingF32>();
+      case 21: return instance<T, 2, 1, false, kBackwardRingF32>();
+      case 22: return instance<T, 2, 2, false, kBackwardRingF32>();
+      case 31: return instance<T, 3, 1, false, kBackwardRingF32>();
+      case 51: return instance<T, 5, 1, false, kBackwardRingF32>();
+      default: return nullptr;
     }
-    return nullptr;
+  } else {
+    const bool wide = problem.weight == DType::f32;
+    switch (key) {
+      case 11: return instance<T, 1, 1, false, kBackwardRing>();
+      case 12: return instance<T, 1, 2, false, kBackwardRing>();
+      case 14: return instance<T, 1, 4, false, kBackwardRing>();
+      case 21: return instance<T, 2, 1, false, kBackwardRing>();
+      case 22: return instance<T, 2, 2, false, kBackwardRing>();
+      case 31:
+        return wide ? instance<T, 3, 1, false, kBackwardRingWide>()
+                    : instance<T, 3, 1, true, kBackwardRing>();
+      case 41: return wide ? instance<T, 4, 1, false, kBackwardRingWide>() : nullptr;
+      case 51: return wide ? nullptr : instance<T, 5, 1, true, kBackwardRing>();
+      default: return nullptr;
+    }
   }
-  const bool wide = problem.weight == DType::f32;
-  switch (vectors * 8 + rows) {
-    case 1 * 8 + 1: return instance<T, 1, 1, false, kBackwardRing>();
-    case 1 * 8 + 2: return instance<T, 1, 2, false, kBackwardRing>();
-    case 1 * 8 + 4: return instance<T, 1, 4, false, kBackwardRing>();
-    case 2 * 8 + 1: return instance<T, 2, 1, false, kBackwardRing>();
-    case 2 * 8 + 2: return instance<T, 2, 2, false, kBackwardRing>();
-    case 3 * 8 + 1:
-      return wide ? instance<T, 3, 1, false, kBackwardRingWide>()
-                  : instance<T, 3, 1, true, kBackwardRing>();
-    case 4 * 8 + 1: return wide ? instance<T, 4, 1, false, kBackwardRingWide>() : nullptr;
-    case 5 * 8 + 1: return wide ? nullptr : instance<T, 5, 1, true, kBackwardRing>();
-  }
-  return nullptr;
 }
 
 }  // namespace

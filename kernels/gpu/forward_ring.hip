@@ -5,6 +5,8 @@
 // which it posts. Second phase: mean and variance of the row from those of all waves (Chan, Golub,
 // LeVeque 1983, "Algorithms for Computing the Sample Variance", eq. 2.1), and y. Every wave of the
 // cluster combines the same numbers in the same order, so they agree without another exchange.
+#include <cmath>
+
 #include "kernels/gpu/launchers.h"
 #include "kernels/gpu/reduce.h"
 #include "kernels/gpu/ring.h"
@@ -307,13 +309,14 @@ ForwardRingKernel forward_ring_kernel_for(const Problem& problem, int vectors) {
       case 4: return instance<T, 4, false, kForwardRingWide>();
       default: return nullptr;
     }
-  }
-  switch (vectors) {
-    case 1: return instance<T, 1, true, kForwardRing>();
-    case 2: return instance<T, 2, true, kForwardRing>();
-    case 3: return instance<T, 3, true, kForwardRing>();
-    case 4: return instance<T, 4, true, kForwardRing>();
-    default: return nullptr;
+  } else {
+    switch (vectors) {
+      case 1: return instance<T, 1, true, kForwardRing>();
+      case 2: return instance<T, 2, true, kForwardRing>();
+      case 3: return instance<T, 3, true, kForwardRing>();
+      case 4: return instance<T, 4, true, kForwardRing>();
+      default: return nullptr;
+    }
   }
 }
 

@@ -347,9 +347,31 @@ __device__ __forceinline__ Packet read_shifted(int at) {
   return packet;
 }
 
+<<<<<<< HEAD
 // A lane's packets first, first + 1 … (those below V) of a row whose slices begin at `at`, by
 // tensor; zero where the lane has no chunk. In partial chunks neighbours' elements come along,
 // unless kMasked.
+=======
+// Replaces the neighbours' elements in a partial chunk by one of the row's own: whatever is
+// computed of it is as harmless as what is computed of that one. (Zero is not: far from the mean it
+// may overflow.)
+template <class T>
+__device__ __forceinline__ void fill_outside(Packet& packet, Chunk c) {
+  T inside{};
+#pragma unroll
+  for (int i = 0; i < kElements<T>; ++i) {
+    if (i == c.begin) inside = raw_element<T>(packet, i);
+  }
+#pragma unroll
+  for (int i = 0; i < kElements<T>; ++i) {
+    if (!c.holds(i)) set_element<T>(packet, i, inside);
+  }
+}
+
+// A lane's packets first, first + 1 … (those below V) of a row whose slices begin at `at`, by
+// tensor; zero where the lane has no chunk. In partial chunks neighbours' elements come along,
+// unless kMasked: then dy is zero there, and x as fill_outside has it.
+>>>>>>> ring
 template <class T, bool kMasked, int kTensors, int N, int V>
 __device__ __forceinline__ void read_packets(const Ring& ring, const Slice& slice,
                                              const LaneChunks<T, V>& chunks, const int (&at)[2],
@@ -381,10 +403,10 @@ __device__ __forceinline__ void read_packets(const Ring& ring, const Slice& slic
   if (kMasked && chunks.partial) {
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      if (first + j >= V) break;
+      if (first + j >= V || !chunks.exists(slice, first + j)) break;
       const Chunk chunk = chunks.of(ring, slice, first + j);
-#pragma unroll
-      for (int t = 0; t < kTensors; ++t) mask<T>(packets[t][j], chunk);
+      fill_outside<T>(packets[0][j], chunk);
+      if constexpr (kTensors == 2) mask<T>(packets[1][j], chunk);
     }
   }
 }
