@@ -71,11 +71,7 @@ class BackwardLane {
 #pragma unroll
           for (int i = 0; i < E; ++i) {
             const float dy = element<T>(packets[1][j - first], i);
-<<<<<<< HEAD
-            const float normal = (element<T>(packets[0][j - first], i) - scale.mean) * scale.rstd;
-=======
             const float normal = (element<T>(packets[0][j - first], i) - mean) * scale.rstd;
->>>>>>> ring
             const float g = dy * weight_.get(j, i);
             sums[2 * r] += g;
             sums[2 * r + 1] = fmaf(g, normal, sums[2 * r + 1]);

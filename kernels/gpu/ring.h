@@ -347,11 +347,6 @@ __device__ __forceinline__ Packet read_shifted(int at) {
   return packet;
 }
 
-<<<<<<< HEAD
-// A lane's packets first, first + 1 … (those below V) of a row whose slices begin at `at`, by
-// tensor; zero where the lane has no chunk. In partial chunks neighbours' elements come along,
-// unless kMasked.
-=======
 // Replaces the neighbours' elements in a partial chunk by one of the row's own: whatever is
 // computed of it is as harmless as what is computed of that one. (Zero is not: far from the mean it
 // may overflow.)
@@ -371,7 +366,6 @@ __device__ __forceinline__ void fill_outside(Packet& packet, Chunk c) {
 // A lane's packets first, first + 1 … (those below V) of a row whose slices begin at `at`, by
 // tensor; zero where the lane has no chunk. In partial chunks neighbours' elements come along,
 // unless kMasked: then dy is zero there, and x as fill_outside has it.
->>>>>>> ring
 template <class T, bool kMasked, int kTensors, int N, int V>
 __device__ __forceinline__ void read_packets(const Ring& ring, const Slice& slice,
                                              const LaneChunks<T, V>& chunks, const int (&at)[2],
