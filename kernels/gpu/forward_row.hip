@@ -136,8 +136,7 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& a) {
     const A squares = group.sum((q[0] + q[1]) + (q[2] + q[3]));
 
     A scale = 1, rstd;
-    if (shape.cols > 0 &&
-        (!is_finite(sum) || needs_scaling(squares, a.eps, scale))) {
+    if (shape.cols > 0 && (!is_finite(sum) || needs_scaling(squares, a.eps, scale))) {
       // Lanes of one wave may have rows of which only one is extreme: each walks its row alone.
       const T* elements = reinterpret_cast<const T*>(a.x.row(r));
       if constexpr (kBlock) {

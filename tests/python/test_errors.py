@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from reference import inputs, ops
+from reference import DEVICE, inputs, ops
 
 ALL = [True, True, True]
 
@@ -235,14 +235,14 @@ def test_double_backward_tensors_on_another_device(name):
     arguments[name] = torch.randn(*((2, 3, 4) if name == "grad_grad_input" else (4,)), device="meta")
     arguments.update(backward_arguments())
     del arguments["bias"]
-    message = f"Expected {name} on the device of input, cpu, but got {name} on meta"
+    message = f"Expected {name} on the device of input, {DEVICE}, but got {name} on meta"
     with pytest.raises(RuntimeError, match=message):
         ops._layer_norm_double_backward(**arguments)
 
 
 @pytest.mark.parametrize("name", ["weight", "bias"])
 def test_parameters_on_another_device(name):
-    message = f"Expected {name} on the device of input, cpu, but got {name} on meta"
+    message = f"Expected {name} on the device of input, {DEVICE}, but got {name} on meta"
     with pytest.raises(RuntimeError, match=message):
         ops.layer_norm(**forward_arguments(**{name: torch.randn(3, 4, device="meta")}))
 
@@ -251,7 +251,7 @@ def test_parameters_on_another_device(name):
 def test_backward_tensors_on_another_device(name):
     arguments = backward_arguments()
     arguments[name] = arguments[name].to("meta")
-    message = f"Expected {name} on the device of input, cpu, but got {name} on meta"
+    message = f"Expected {name} on the device of input, {DEVICE}, but got {name} on meta"
     with pytest.raises(RuntimeError, match=message):
         ops.layer_norm_backward(**arguments)
 
