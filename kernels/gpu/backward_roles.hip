@@ -39,7 +39,7 @@ __device__ __forceinline__ Packet load_packet(const Rows& rows, const char* row,
 template <class T>
 __device__ __forceinline__ void store_dx(const ColumnArgs& args, std::int64_t row, Chunk c,
                                          Packet x, const Packet& dy,
-                                         RowScale<accumulate_t<T>> scale,
+                                         SavedRow<accumulate_t<T>> scale,
                                          RowSums<accumulate_t<T>> sums) {
   using A = accumulate_t<T>;
   A weight[kElements<T>], out[kElements<T>];
@@ -65,7 +65,7 @@ __device__ __forceinline__ void rows_of_block(const ColumnArgs& args, std::int64
   const char *x_row = args.x.base, *dy_row = args.dy.base;
   std::int64_t chunks = 0;
   int shift = 0;
-  RowScale<A> scale;
+  SavedRow<A> scale;
   if (here) {
     x_row = args.x.row(row);
     dy_row = args.dy.row(row);

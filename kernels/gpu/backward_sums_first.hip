@@ -21,7 +21,7 @@ constexpr int kRows = 2;
 template <class T, bool kAligned>
 __device__ __forceinline__ void sum_row_pair(const ColumnArgs& args, Chunk c, const char* const* x,
                                              const char* const* dy, const bool (&here)[kRows],
-                                             const RowScale<accumulate_t<T>> (&scale)[kRows],
+                                             const SavedRow<accumulate_t<T>> (&scale)[kRows],
                                              RowSums<accumulate_t<T>> (&sums)[kRows]) {
   const std::int64_t at = c.first * static_cast<std::int64_t>(sizeof(T));
   Fetch<kAligned> x_packet[kRows], dy_packet[kRows];
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kMaxColumnThreads) row_sums(RowSumsArgs row_ar
   // Chunks from column 0 on, like those of the weight.
   const char *x[kRows], *dy[kRows];
   bool here[kRows], aligned = true;
-  RowScale<A> scale[kRows];
+  SavedRow<A> scale[kRows];
   RowSums<A> sums[kRows];
 #pragma unroll
   for (int u = 0; u < kRows; ++u) {

@@ -88,7 +88,7 @@ __device__ __forceinline__ double fused(double a, double b, double c) { return s
 
 // mean and rstd of one row, and whether x̂ may be formed: where it may not, x̂ = 0 and dx = 0.
 template <class A>
-struct RowScale {
+struct SavedRow {
   A mean = 0;
   A rstd = 0;
   bool ok = true;
@@ -96,7 +96,7 @@ struct RowScale {
 };
 // Zeroes the scale of a row without x̂, and its packet, so that normalized() is 0.
 template <class A>
-__device__ __forceinline__ void settle(RowScale<A>& scale, Packet& x) {
+__device__ __forceinline__ void settle(SavedRow<A>& scale, Packet& x) {
   scale.ok = usable(scale.rstd);
   if (!scale.ok) {
     scale.mean = scale.rstd = 0;
@@ -120,7 +120,7 @@ struct RowWalk {
 // Adds one row's packets to the sums; kDx: writes its dx too.
 template <class T, bool kDx>
 __device__ __forceinline__ void add_row(const ColumnArgs& args, Chunk c, std::int64_t row, Packet x,
-                                        const Packet& dy, RowScale<accumulate_t<T>> scale,
+                                        const Packet& dy, SavedRow<accumulate_t<T>> scale,
                                         RowSums<accumulate_t<T>> row_sums,
                                         const accumulate_t<T> (&weight)[kElements<T>],
                                         ColumnSums<T>& sums) {
@@ -166,7 +166,7 @@ __device__ __forceinline__ void sum_rows(const ColumnArgs& args, Chunk c, const 
     if ((!needs_x || Fetch<kAligned>::readable(args.x, x, x + (rows - 1) * x_step)) &&
         Fetch<kAligned>::readable(args.dy, dy, dy + (rows - 1) * dy_step)) {
       Fetch<kAligned> x_packet[kUnroll], dy_packet[kUnroll];
-      RowScale<A> scale[kUnroll];
+      SavedRow<A> scale[kUnroll];
       RowSums<A> row_sums[kUnroll];
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
@@ -194,7 +194,7 @@ __device__ __forceinline__ void sum_rows(const ColumnArgs& args, Chunk c, const 
         const std::int64_t r = row + u * walk.step;
         const Packet dy_elements = load_elements<T>(dy + u * dy_step, c);
         Packet x_elements = zero_packet();
-        RowScale<A> scale;
+        SavedRow<A> scale;
         if (needs_x) {
           x_elements = load_elements<T>(x + u * x_step, c);
           scale.mean = means[r];

@@ -9,8 +9,8 @@ namespace hipnorm::gpu {
 
 // mean and rstd of a row.
 template <class A>
-__device__ __forceinline__ RowScale<A> load_scale(const ColumnArgs& args, std::int64_t row) {
-  RowScale<A> scale;
+__device__ __forceinline__ SavedRow<A> load_scale(const ColumnArgs& args, std::int64_t row) {
+  SavedRow<A> scale;
   scale.mean = static_cast<const A*>(args.mean)[row];
   scale.rstd = static_cast<const A*>(args.rstd)[row];
   return scale;
@@ -19,7 +19,7 @@ __device__ __forceinline__ RowScale<A> load_scale(const ColumnArgs& args, std::i
 // Adds Σg and Σg·x̂ of one packet's columns; `x` and `dy` are zero outside the row.
 template <class T>
 __device__ __forceinline__ void add_packet(Packet x, const Packet& dy,
-                                           RowScale<accumulate_t<T>> scale,
+                                           SavedRow<accumulate_t<T>> scale,
                                            const accumulate_t<T> (&weight)[kElements<T>],
                                            RowSums<accumulate_t<T>>& sums) {
   using A = accumulate_t<T>;
