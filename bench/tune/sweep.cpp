@@ -136,7 +136,7 @@ class Sweep {
     call_seconds_ = default_try / (3 * kTryRounds);  // its check counted in: on the safe side
 
     std::vector<std::string> configs = options_.first;
-    for (const json& config : laid_out.at("configs")) {
+    for (const std::string config : laid_out.at("configs")) {
       if (std::find(configs.begin(), configs.end(), config) == configs.end()) {
         configs.push_back(config);
       }

@@ -15,6 +15,7 @@ struct SweepOptions {
   std::string journal;
   bool resume = false;
   int most = 200;                   // configs a cell
+  std::vector<std::string> first;   // configs tried before all others, where they are valid
   std::vector<std::string> worker;  // the worker's command; empty: this program
 };
 
