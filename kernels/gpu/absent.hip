@@ -46,9 +46,11 @@ HIPNORM_ABSENT_RESIDENT(forward_ring_resident)
 #if defined(HIPNORM_ABSENT_backward_row)
 HIPNORM_ABSENT_BACKWARD(backward_wave)
 HIPNORM_ABSENT_BACKWARD(backward_row)
-HIPNORM_ABSENT_BACKWARD(backward_row_dx)
 HIPNORM_ABSENT_RESIDENT(backward_wave_resident)
 HIPNORM_ABSENT_RESIDENT(backward_row_resident)
+#endif
+#if defined(HIPNORM_ABSENT_backward_row_dx)
+HIPNORM_ABSENT_BACKWARD(backward_row_dx)
 #endif
 #if defined(HIPNORM_ABSENT_backward_ring)
 HIPNORM_ABSENT_BACKWARD(backward_ring)
