@@ -2,8 +2,8 @@
 // as in FastTrack (Flanagan, Freund 2009, https://doi.org/10.1145/1542476.1542490).
 //
 // A wave's clock counts the operations that all its lanes have met at (shuffles, wave_sync,
-// barriers); between two of them a lane's turn counts where it has arrived, at AsyncBarriers or the
-// cluster's. An access is stamped with wave, lane, clock and turn. A thread has seen it if
+// barriers); between two of them a lane's turn counts the AsyncBarriers where it has arrived. An
+// access is stamped with wave, lane, clock and turn. A thread has seen it if
 //  - it is its own, or of its wave at an earlier clock;
 //  - a __syncthreads lies between;
 //  - it came before an arrival the end of whose phase this thread has waited for, or another thread
@@ -31,7 +31,8 @@ class Races {
  public:
   void start(int waves, int wave_size, std::ptrdiff_t lds_bytes);
 
-  // What happened between two accesses. Barrier 0 is the cluster's, 1 + i the i-th AsyncBarrier.
+  // What happened between two accesses; `index`: of the AsyncBarrier. The cluster's barrier orders
+  // nothing here: on sm_90 its arrival is relaxed (kernels/gpu/async.h).
   void wave_met(int wave);
   void block_met();
   void arrived(int wave, int lane, int index);

@@ -160,15 +160,33 @@ TEST_F(EmulatorRaces, CopyAwaitedByAnotherThread) { check(awaited_by_one, {"LDS 
 
 // ---- The cluster's barrier -------------------------------------------------------------------
 
-__global__ void cluster_orders(Args args) {
+// Its arrival is relaxed on sm_90: what was written to LDS before is not published.
+__global__ void cluster_barrier(Args args) {
   const Lds<std::uint16_t> slot = lds_at<std::uint16_t>(0), copy = slot + kThreads;
-  if (args.mended) slot[threadIdx.x] = 1;
+  slot[threadIdx.x] = 1;
+  if (args.mended) __syncthreads();
   gpu::cluster_arrive();
-  if (!args.mended) slot[threadIdx.x] = 1;  // after the arrival: no wait is for this
   gpu::cluster_wait();
   copy[threadIdx.x] = slot[(threadIdx.x + kWave) % kThreads];
 }
-TEST_F(EmulatorRaces, ClusterBarrier) { check(cluster_orders, {"race: "}); }
+TEST_F(EmulatorRaces, ClusterBarrierDoesNotOrderLds) { check(cluster_barrier, {"race: "}); }
+
+// ---- Turns between two meetings of a wave ----------------------------------------------------
+
+// A lane arrives, and then reads: its arrival does not cover that.
+__global__ void arrives_too_early(Args args) {
+  const auto barrier = barriers(1, kWave);
+  const Lds<float> slot = lds_at<float>(0);
+  if (wave() == 0) {
+    if (!args.mended) gpu::barrier_arrive(barrier);
+    lds_at<float>(1024)[threadIdx.x] = slot[0];
+    if (args.mended) gpu::barrier_arrive(barrier);
+  } else if (wave() == 1) {
+    gpu::barrier_wait(barrier, 0);
+    if (lane() == 0) slot[0] = 1;
+  }
+}
+TEST_F(EmulatorRaces, ArrivalBeforeTheRead) { check(arrives_too_early, {"LDS byte 0"}); }
 
 }  // namespace
 }  // namespace hipnorm::testing

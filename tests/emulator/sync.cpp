@@ -144,13 +144,11 @@ void Machine::cluster_arrive(Site site) {
   preempt();
   self.arrived_at_cluster = true;
   self.cluster_epoch = cluster.epoch;
-  if (schedule.detect_races) block_of(self).races.arrived(wave_of(self), self.lane, 0);
   if (++cluster.arrived < cluster.threads) return;
   cluster.arrived = 0;
   cluster.absent = cluster.exited;
   ++cluster.epoch;
   for (int b = 0; b < cluster.size; ++b) {
-    if (schedule.detect_races) cluster.blocks[b].races.phase_ended(0);
     for (int i = 0; i < cluster.blocks[b].wave_count; ++i) {
       Wave& wave = cluster.blocks[b].waves[i];
       make_ready(wave, wave.at_cluster);
@@ -170,7 +168,6 @@ void Machine::cluster_wait(Site site) {
     wait(At::cluster_wait, site);
   }
   self.arrived_at_cluster = false;
-  if (schedule.detect_races) block_of(self).races.waited(wave_of(self), self.lane, 0);
 }
 
 void cluster_arrive(Site site) { machine.cluster_arrive(site); }
