@@ -95,6 +95,16 @@ constexpr std::int64_t role_lds_bytes(const Problem& problem, int threads) {
   return std::max(column_lds_bytes(problem, threads), row_lds_bytes(problem));
 }
 
+// backward_sums_first: rows that both kernels take before the next ones are begun, so that the
+// second reads x and dy of these rows from the last-level cache. Half of it: dx passes through it
+// too. The mask has no say: panels change the order of the sums.
+constexpr std::int64_t panel_rows(const Problem& problem, const Device& device) {
+  const std::int64_t cache = std::max(device.l2_bytes, device.llc_bytes);
+  const std::int64_t row_bytes = 2 * problem.cols * size_of(problem.x);
+  if (cache == 0 || row_bytes == 0 || problem.rows <= cache / row_bytes) return problem.rows;
+  return std::max<std::int64_t>(1, cache / 2 / row_bytes);
+}
+
 // backward_sums_first, where dx is asked for: (c1, c2) of every row, in the accumulate type.
 constexpr std::int64_t row_sums_bytes(const Problem& problem) {
   const std::int64_t bytes = problem.rows * 2 * size_of(accumulate_type(problem.x));

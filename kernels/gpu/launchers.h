@@ -39,6 +39,10 @@ hipError_t backward_roles(const BackwardArgs& args, const Launch& launch);
 template <class T>
 hipError_t reduce_parts(const BackwardArgs& args, const Launch& launch);
 
+// dx alone, a block a row: the second kernel of backward_two_kernel, by plan.vectors.
+template <class T>
+hipError_t backward_row_dx(const BackwardArgs& args, const Launch& launch);
+
 // Blocks (clusters, where config.split > 1) of a persistent variant's main kernel that the whole
 // device holds at once (resident_clusters in prepare.h); 0: the kernel cannot run there. `plan` has
 // threads, vectors and lds_bytes. kernels/gpu/resident.hip picks and remembers.

@@ -1,0 +1,49 @@
+// Sums over one row from packets of it: what the row kernels of backward_sums_first and
+// backward_roles share.
+#pragma once
+
+#include "kernels/gpu/columns.h"
+#include "kernels/gpu/reduce.h"
+
+namespace hipnorm::gpu {
+
+// mean and rstd of a row.
+template <class A>
+__device__ __forceinline__ RowScale<A> load_scale(const ColumnArgs& args, std::int64_t row) {
+  RowScale<A> scale;
+  scale.mean = static_cast<const A*>(args.mean)[row];
+  scale.rstd = static_cast<const A*>(args.rstd)[row];
+  return scale;
+}
+
+// Adds Σg and Σg·x̂ of one packet's columns; `x` and `dy` are zero outside the row.
+template <class T>
+__device__ __forceinline__ void add_packet(Packet x, const Packet& dy,
+                                           RowScale<accumulate_t<T>> scale,
+                                           const accumulate_t<T> (&weight)[kElements<T>],
+                                           RowSums<accumulate_t<T>>& sums) {
+  using A = accumulate_t<T>;
+  settle(scale, x);
+#pragma unroll
+  for (int i = 0; i < kElements<T>; ++i) {
+    const A g = element<T>(dy, i) * weight[i];
+    sums.c1 += g;
+    sums.c2 = fused(g, scale.normalized(element<T>(x, i)), sums.c2);
+  }
+}
+
+// The sums of the `lanes` threads that share a row, in each of them: a power of two of lanes that
+// lie together in a wave, or all of the block (`slots`, `parity`: reduce.h). Every thread of the
+// block calls it.
+template <class A>
+__device__ __forceinline__ void add_row_lanes(RowSums<A>& sums, int lanes, Lds<A> slots,
+                                              int parity) {
+  if (lanes > kWave) {
+    block_sum2(sums.c1, sums.c2, slots, parity);
+  } else {
+    sums.c1 = shuffle_sum(sums.c1, lanes);
+    sums.c2 = shuffle_sum(sums.c2, lanes);
+  }
+}
+
+}  // namespace hipnorm::gpu
