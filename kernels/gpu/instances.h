@@ -47,13 +47,13 @@ constexpr int shift_period(const Problem& problem) {
 // forward_wave, backward_wave: a row on threads / rows_per_block lanes of one wave. Three packets
 // are the row of 768 bf16 on 32 lanes.
 inline constexpr Instance kForwardWave[] = {
-    {1, 256, 256}, {2, 256, 256}, {4, 256, 256}, {8, 256, 256}};
+    {1, 1024, 1024}, {2, 1024, 1024}, {4, 768, 512}, {8, 512, 512}};
 inline constexpr Instance kBackwardWave[] = {
-    {1, 256, 256}, {2, 256, 256}, {3, 256, 256}, {4, 256, 256}};
+    {1, 768, 1024}, {2, 512, 512}, {3, 384, 512}, {4, 256, 512}};
 // forward_row, backward_row: a row on a block.
 inline constexpr Instance kForwardRow[] = {
     {1, 1024, 1024}, {2, 1024, 1024}, {4, 512, 512}, {8, 512, 512}, {16, 512, 1024}};
-inline constexpr Instance kBackwardRow[] = {{1, 512, 512}, {2, 512, 512}, {4, 256, 512}};
+inline constexpr Instance kBackwardRow[] = {{1, 768, 1024}, {2, 512, 512}, {4, 256, 512}};
 // The same kernel without dweight and dbias: the second kernel of backward_two_kernel.
 inline constexpr Instance kBackwardRowDx[] = {
     {1, 1024, 1024}, {2, 1024, 1024}, {4, 512, 512}, {8, 512, 512}};

@@ -33,6 +33,11 @@ hipError_t backward_sums_first(const BackwardArgs& args, const Launch& launch);
 template <class T>
 hipError_t backward_roles(const BackwardArgs& args, const Launch& launch);
 
+// backward_row without dweight and dbias: the second kernel of backward_two_kernel. `launch` has the
+// plan of that kernel: tasks, threads, vectors.
+template <class T>
+hipError_t backward_row_dx(const BackwardArgs& args, const Launch& launch);
+
 // The last step of every backward that sums columns: adds the partial rows
 // (workspace + plan.dweight_offset and plan.dbias_offset, plan.partial_rows × plan.pitch of the
 // accumulate type each) in their order and writes dweight and dbias, each where it is asked for.
@@ -61,5 +66,16 @@ int backward_row_resident(const Config& config, const Plan& plan, const Problem&
 template <class T>
 int backward_ring_resident(const Config& config, const Plan& plan, const Problem& problem,
                            const Device& device);
+
+// resident_groups of the kernels that the names say.
+template <class T>
+int forward_row_resident(const Config& config, const Plan& plan, const Problem& problem,
+                         const Device& device);
+template <class T>
+int backward_wave_resident(const Config& config, const Plan& plan, const Problem& problem,
+                           const Device& device);
+template <class T>
+int backward_row_resident(const Config& config, const Plan& plan, const Problem& problem,
+                          const Device& device);
 
 }  // namespace hipnorm::gpu
