@@ -5,17 +5,16 @@
 
 #include "kernels/gpu/platform.h"
 
-#if defined(HIPNORM_EMULATED)
-#define HIPNORM_HAS_CLUSTERS 1  // host code: kernels that use them can be launched
-#elif defined(__CUDACC__)
-#define HIPNORM_HAS_CLUSTERS 1
+// Whether the platform may have all of this: what a file of kernels is compiled by.
+#if defined(HIPNORM_EMULATED) || defined(__CUDACC__)
+#define HIPNORM_BULK_COPIES 1
 #else
-#define HIPNORM_HAS_CLUSTERS 0
+#define HIPNORM_BULK_COPIES 0
 #endif
 
 namespace hipnorm::gpu {
 
-// Whether the target being compiled has all of this. A kernel's body is instantiated only if so.
+// Whether the target being compiled has it. A kernel's body is instantiated only if so.
 #if defined(HIPNORM_EMULATED)
 inline constexpr bool kBulkCopies = true;
 #elif defined(__CUDA_ARCH__)

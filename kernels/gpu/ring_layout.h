@@ -37,6 +37,11 @@ constexpr std::span<const Instance> ring_instances(const Problem& problem) {
   return wide ? std::span<const Instance>(kForwardRingWide) : kForwardRing;
 }
 
+// The launch bound of an instance, without the wave that loads.
+constexpr int max_threads(std::span<const Instance> instances, int vectors) {
+  return instance_for(instances, vectors, 1)->max_threads;
+}
+
 // Rows of a step whose packets and sums the instance has registers for (backward only; a power of
 // two).
 constexpr bool ring_takes_rows(int vectors, int rows) { return rows == 1 || vectors * rows <= 4; }
