@@ -46,8 +46,7 @@ BackwardRowArgs backward_row_args(const BackwardArgs& args, const Launch& launch
       .rows = p.rows,
       .pitch = plan.pitch,
       .cols = static_cast<int>(p.cols),
-      .lanes_log2 =
-          groups > 0 ? std::countr_zero(static_cast<unsigned>(plan.threads / groups)) : 0,
+      .lanes_log2 = groups > 0 ? std::countr_zero(static_cast<unsigned>(plan.threads / groups)) : 0,
   };
 }
 

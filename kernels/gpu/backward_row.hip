@@ -19,7 +19,7 @@ __device__ __forceinline__ void backward_rows(const BackwardRowArgs& a) {
   BackwardRow<T> row = row_of<T>(a, block_row + group.index);
 
   Packet x[V], dy[V], next_x[V], next_dy[V];
-  const auto load_row = [&](Packet (&to_x)[V], Packet (&to_dy)[V]) {  // of `row`
+  const auto load_row = [&](Packet(&to_x)[V], Packet(&to_dy)[V]) {  // of `row`
 #pragma unroll
     for (int v = 0; v < V; ++v) {
       to_x[v] = row.x.load_whole(v * group.lanes + group.lane);

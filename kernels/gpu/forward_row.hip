@@ -23,9 +23,9 @@ struct ForwardRowArgs {
   double eps;
 };
 
-// How many packets of weight and bias are requested before the second sum, and from then on ahead of
-// their use. AMD: a wait for one load waits for all older ones and for stores, too, so all should
-// precede the apply loop's.
+// How many packets of weight and bias are requested before the second sum, and from then on ahead
+// of their use. AMD: a wait for one load waits for all older ones and for stores, too, so all
+// should precede the apply loop's.
 #if defined(__CUDACC__)
 inline constexpr int kParametersAhead = 1;
 #else
@@ -136,8 +136,7 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& a) {
     const A squares = group.sum((q[0] + q[1]) + (q[2] + q[3]));
 
     A scale = 1, rstd;
-    if (shape.cols > 0 &&
-        (!is_finite(sum) || needs_scaling(squares, a.eps, scale))) {
+    if (shape.cols > 0 && (!is_finite(sum) || needs_scaling(squares, a.eps, scale))) {
       // Lanes of one wave may have rows of which only one is extreme: each walks its row alone.
       const T* elements = reinterpret_cast<const T*>(a.x.row(r));
       if constexpr (kBlock) {
@@ -231,8 +230,8 @@ hipError_t forward_wave(const ForwardArgs& args, const Launch& launch) {
 template <class T>
 hipError_t forward_row(const ForwardArgs& args, const Launch& launch) {
   return with_vectors<T, kForwardRow>(launch.plan.vectors, [&]<int V>() {
-    const auto kernel = launch.config.stages > 1 ? forward_row_kernel<T, V, true>
-                                                 : forward_row_kernel<T, V, false>;
+    const auto kernel =
+        launch.config.stages > 1 ? forward_row_kernel<T, V, true> : forward_row_kernel<T, V, false>;
     return launch_kernel(kernel, grid_of(launch, kRowLdsBytes), kernel_args<T>(args, launch));
   });
 }

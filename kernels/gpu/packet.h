@@ -170,7 +170,9 @@ __device__ __forceinline__ void forget_unpacked(Packet& packet) {
 #if defined(HIPNORM_EMULATED)
   (void)packet;
 #elif defined(__CUDACC__)
-  asm volatile("" : "+r"(packet.word[0]), "+r"(packet.word[1]), "+r"(packet.word[2]), "+r"(packet.word[3]));
+  asm volatile(""
+               : "+r"(packet.word[0]), "+r"(packet.word[1]), "+r"(packet.word[2]),
+                 "+r"(packet.word[3]));
 #else
 #pragma unroll
   for (int i = 0; i < 4; ++i) asm volatile("" : "+v"(packet.word[i]));

@@ -8,9 +8,9 @@ namespace hipnorm::gpu {
 
 // Writes a group's sums as the partial row at `offset` of `parts`; nothing where that is null.
 template <class T, int V, class Group>
-__device__ __forceinline__ void write_partial_row(
-    accumulate_t<T>* parts, std::int64_t offset,
-    const accumulate_t<T> (&sums)[V][kElements<T>], int shift, int cols, const Group& group) {
+__device__ __forceinline__ void write_partial_row(accumulate_t<T>* parts, std::int64_t offset,
+                                                  const accumulate_t<T> (&sums)[V][kElements<T>],
+                                                  int shift, int cols, const Group& group) {
   using A = accumulate_t<T>;
   constexpr int E = kElements<T>, kEach = kElements<A>;
   if (parts == nullptr) return;

@@ -289,8 +289,8 @@ __device__ __forceinline__ RowReader reader_of(const Rows& rows, const char* row
   return reader;
 }
 
-// One chunk of a parameter, on its way from request to use; 0 outside the row. kMayBeWide: registers
-// for a wide one.
+// One chunk of a parameter, on its way from request to use; 0 outside the row. kMayBeWide:
+// registers for a wide one.
 template <class T, bool kMayBeWide = true>
 struct ParameterPackets {
   using A = accumulate_t<T>;
