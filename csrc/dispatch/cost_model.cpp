@@ -320,7 +320,9 @@ class Model {
 
 Cost predict(const Config& config, const Problem& problem, const Device& device) {
   if (problem.rows == 0 || problem.cols == 0) return {};
-  if (device.kind == DeviceKind::gpu) return predict_gpu(config, problem, device);
+  if (device.kind == DeviceKind::gpu) {
+    return has_work(problem) ? predict_gpu(config, problem, device) : Cost{};
+  }
   return Model(config, problem, device).cost();
 }
 

@@ -1,16 +1,420 @@
+// The prediction for a GPU. LayerNorm is bound by memory: the time of a kernel is its bytes over a
+// rate, and what this model has to find is how far a config falls short of the device's rate, by
+// too few bytes in flight, by units without work, by what is read twice; and what it costs beside
+// it: launches, the first data, partial sums. Constants: gpu_costs.h.
 #include <algorithm>
+#include <cmath>
 
 #include "csrc/dispatch/gpu.h"
+#include "csrc/dispatch/gpu_costs.h"
+#include "kernels/gpu/columns_layout.h"
 
 namespace hipnorm {
+namespace {
+
+// Data is found again in the shared cache when it takes three quarters of it at most; nothing of it
+// where it takes twice as much (rows come again in the order in which they were displaced).
+constexpr double kSureOfCache = 0.75, kOutOfCache = 1.5;
+
+// Instructions of one lane on one element, converted and rounded (from the kernels' instruction
+// counts): forward 10, backward 15; one that only sums 7.
+constexpr double kForwardOps = 10, kBackwardOps = 15, kSumOps = 7;
+
+// A block that reads a row of more than 14 KB as a whole, and writes it as a whole, leaves up to a
+// third of the bandwidth unused on an H200: the best public kernels that do so reach 0.97 of it at
+// 16 KB (16384x8192 bf16 forward), 0.79 at 23, 0.84 at 32, 0.75 at 72 and 0.73 at 80 KB. Where the
+// next row's loads are under way meanwhile, three quarters of that are assumed.
+constexpr double kRowAtOnce = 14 * 1024, kRowScale = 10 * 1024, kAheadLoss = 0.75;
+
+// Blocks that share a row or a unit wait for the slowest of them. (An assumption; it decides
+// between equals, for few and large blocks.)
+constexpr double kWaitForOthers = 0.0015;
+
+// What is read a second time is not all found in the cache that it should be in. (Likewise.)
+constexpr double kReadTwice = 0.95;
+
+// More than four packets of a lane follow each other. (Likewise.)
+constexpr double kLongChain = 0.001;
+
+// Instructions of a wave for each row or step beside its elements: addresses, masks, waiting; and
+// for each level of a sum over lanes.
+constexpr double kTripOps = 60, kLevelOps = 4;
+
+double known(double value, double otherwise) { return value > 0 ? value : otherwise; }
+double ceil_div(double a, double b) { return std::ceil(a / b); }
+
+class Model {
+ public:
+  Model(const Config& config, const Problem& problem, const Device& device)
+      : config_(config),
+        problem_(problem),
+        device_(device),
+        limits_(device),
+        kernel_(config, problem, limits_),
+        costs_(costs_of(device, limits_)),
+        plan_(plan_gpu(config, problem, device, false)),
+        resident_(static_cast<double>(resident_by_formula(kernel_, problem, device, limits_))),
+        units_(std::max(1, device.compute_units)),
+        bandwidth_(known(device.bandwidth, 1e12)),
+        unit_bandwidth_(known(device.unit_bandwidth, bandwidth_ / (0.8 * units_))),
+        cache_(static_cast<double>(std::max(device.llc_bytes, device.l2_bytes))),
+        launch_(known(device.launch_seconds, 3e-6)),
+        rows_(static_cast<double>(problem.rows)),
+        elements_(rows_ * static_cast<double>(problem.cols)),
+        row_bytes_(static_cast<double>(problem.cols) * size_of(problem.x)),
+        tensor_(elements_ * size_of(problem.x)) {}
+
+  Cost cost() {
+    switch (config_.variant) {
+      case Variant::gpu_forward_wave:
+      case Variant::gpu_forward_row: forward_rows(); break;
+      case Variant::gpu_forward_stream: forward_stream(); break;
+      case Variant::gpu_backward_wave:
+      case Variant::gpu_backward_row: backward_rows(); break;
+      case Variant::gpu_forward_ring:
+      case Variant::gpu_backward_ring: ring(); break;
+      case Variant::gpu_backward_two_kernel: two_kernel(); break;
+      case Variant::gpu_backward_sums_first: sums_first(); break;
+      case Variant::gpu_backward_roles: roles(); break;
+      default: break;
+    }
+    return total_;
+  }
+
+ private:
+  // One launch.
+  struct Work {
+    double memory = 0;      // bytes to and from memory
+    double cached = 0;      // bytes that the last shared cache has
+    double parameters = 0;  // bytes of weights and biases, from L2
+    double ops = 0;         // of all lanes
+    double blocks = 1;      // at work at the same time
+    double unit_rate = 0;   // bytes/s that one unit could move
+    double stretch = 1;     // the slowest block's time over the average
+    double least = 0;       // seconds that it takes however little it moves
+    double efficiency = 1;  // of the bandwidth that it reaches when nothing else holds it back
+  };
+  double units_busy(double blocks) const { return std::min(units_, std::max(1.0, blocks)); }
+  // What comes from a cache hides behind what comes from memory, or the other way round, but for a
+  // part: both wait for the same queues.
+  static constexpr double kUnhidden = 0.3;
+  double seconds(const Work& work) const {
+    const double busy = units_busy(work.blocks);
+    const double reach = busy * std::min(work.unit_rate, unit_bandwidth_);
+    const double memory = work.memory / std::min(bandwidth_ * work.efficiency, reach);
+    const double cached =
+        work.cached / std::min(costs_.cached_rate, reach * costs_.cached_rate / bandwidth_);
+    const double moving = std::max(memory, cached) + kUnhidden * std::min(memory, cached);
+    const double parameters = work.parameters / (costs_.l2_rate * busy / units_);
+    const double arithmetic = work.ops / (busy * lane_rate());
+    return std::max(work.stretch * std::max({moving, parameters, arithmetic}), work.least) +
+           costs_.first_data;
+  }
+  void add(const Work& work) {
+    total_.bytes += work.memory;
+    total_.seconds += launch_ + seconds(work);
+  }
+  double lane_rate() const { return costs_.lane_rate / (problem_.x == DType::f64 ? 2 : 1); }
+
+  // Blocks that come one after another and move `trip` bytes each, of which `loaded` come first,
+  // and that load nothing for `idle` seconds. Nobody waits for stores.
+  double trips(double blocks, double trip, double loaded, double idle) const {
+    const double each = blocks / units_busy(blocks);
+    return each * trip / (idle + loaded / unit_bandwidth_);
+  }
+  // The part of the bandwidth that blocks reach which read `bytes` as a whole.
+  double rows_at_once(double bytes, bool ahead) const {
+    const double more = std::max(0.0, bytes - kRowAtOnce);
+    return 1 - costs_.row_loss * (ahead ? kAheadLoss : 1) * more / (more + kRowScale);
+  }
+
+  // Loads in flight in a unit, when each byte loaded stands for `traffic` bytes moved.
+  double loads(double bytes, double traffic) const {
+    const double share = bandwidth_ / (0.8 * units_);
+    const double missing = std::max(0.0, costs_.in_flight - bytes) / costs_.in_flight;
+    const double linear = bytes / costs_.load_latency * traffic;
+    return std::min(linear, share * (1 - 0.36 * missing));
+  }
+
+  // What a block costs beside its rows: the last ones run while others idle.
+  double stretch(double blocks, double resident) const {
+    if (blocks <= resident) return 1;
+    const double waves = blocks / resident;
+    return 1 + 0.5 * (std::ceil(waves) - waves) / waves;
+  }
+  double persistent_stretch() const {
+    const double groups = static_cast<double>(plan_.groups), units = double(kernel_.units);
+    const double steps = ceil_div(ceil_div(units, groups), kernel_.together);
+    return std::max(1.0, groups * steps * kernel_.together / units);
+  }
+
+  // Splits `bytes` that have just been read, with `footprint` bytes touched since, between memory
+  // and the shared cache.
+  void read_again(Work& work, double bytes, double footprint) const {
+    const double size = footprint / std::max(1.0, cache_);
+    const double hit = std::clamp((kOutOfCache - size) / (kOutOfCache - kSureOfCache), 0.0, 1.0);
+    work.cached += hit * bytes;
+    work.memory += (1 - hit) * bytes;
+  }
+  // Operations of the lanes of `waves` waves that each sum twice over `lanes` lanes.
+  double trip_ops(double waves, double lanes) const {
+    return waves * limits_.wave * (kTripOps + 2 * kLevelOps * std::log2(std::max(2.0, lanes)));
+  }
+
+  // Weights (and bias) that each of `times` blocks reads. Those that a unit's own cache keeps cost
+  // next to nothing.
+  void parameters(Work& work, double times) const {
+    const int count = problem_.is_backward() ? problem_.has_weight && problem_.grads.dx
+                                             : problem_.has_weight + problem_.has_bias;
+    const double bytes = count * static_cast<double>(problem_.cols) * size_of(problem_.weight);
+    const double own = units_busy(times);
+    work.parameters += bytes * (bytes <= costs_.l1_bytes ? std::min(times, own) : times);
+  }
+
+  void reduce_parts(double parts) {
+    const int sums = problem_.grads.dweight + problem_.grads.dbias;
+    if (sums == 0) return;
+    const double bytes =
+        parts * static_cast<double>(plan_.pitch) * sums * size_of(accumulate_type(problem_.x));
+    // Written by the kernel before, read by a kernel of its own, whose blocks take 128 bytes
+    // across; both pass through the cache, if it holds them.
+    Work work;
+    work.blocks = bytes / parts / 128;
+    work.unit_rate = unit_bandwidth_;
+    read_again(work, bytes, bytes);
+    total_.bytes += 2 * work.memory;
+    total_.seconds += work.memory / bandwidth_ + work.cached / costs_.cached_rate;
+    total_.seconds += launch_ + seconds(work) - 0.5 * costs_.first_data;
+  }
+
+  // Rows on registers of a block, or of part of it: `rows` rows of a block at a time.
+  Work rows_work(double written, double ops, double rows, double sums, double ahead) const {
+    const double read = (problem_.is_backward() ? 2 : 1) * tensor_;
+    Work work;
+    work.memory = read + written;
+    const double lanes = std::min(kernel_.lanes, limits_.wave);
+    work.ops = ops * elements_ +
+               trip_ops(rows_ * ceil_div(kernel_.lanes * rows, limits_.wave) / rows, lanes);
+    const double blocks = static_cast<double>(plan_.tasks);
+    work.blocks = std::min(blocks, resident_);
+    const double trip = work.memory / rows_ * rows;
+    // Where the next rows' loads are not under way, nothing moves until this row's have come. (The
+    // first row's are first_data.)
+    const double idle =
+        (1 - ahead) * costs_.load_latency + (kernel_.persistent ? 0 : costs_.block_start);
+    const double turns = std::max(1.0, rows_ / rows / work.blocks);
+    work.unit_rate =
+        trips(work.blocks, trip, read / rows_ * rows, sums + idle * (turns - 1) / turns);
+    work.stretch = kernel_.persistent ? persistent_stretch() : stretch(blocks, resident_);
+    work.least = sums + trip / unit_bandwidth_;
+    work.efficiency =
+        rows_at_once(read / rows_, ahead > 0) * (1 - kLongChain * std::max(0, plan_.vectors - 4));
+    return work;
+  }
+
+  void forward_rows() {
+    const bool wave = is_wave_variant(config_.variant);
+    const double rows = wave ? config_.rows_per_block : 1;
+    // Of the next row up to four packets a lane are under way, the others come as registers become
+    // free.
+    const double ahead = config_.stages > 1 ? std::min(1.0, 3.0 / std::max(1, plan_.vectors)) : 0;
+    Work work = rows_work(tensor_, kForwardOps, rows,
+                          wave ? costs_.reduction : 2 * costs_.reduction, ahead);
+    parameters(work, ceil_div(rows_, rows));
+    add(work);
+  }
+
+  void forward_stream() {
+    Work work;
+    work.memory = 2 * tensor_;
+    work.ops = 1.5 * kForwardOps * elements_;
+    const double blocks = static_cast<double>(plan_.tasks);
+    work.blocks = std::min(blocks, resident_);
+    read_again(work, tensor_, work.blocks * row_bytes_);
+    const double idle = 2 * costs_.reduction + 2 * costs_.load_latency + costs_.block_start;
+    const double each = work.blocks / units_busy(work.blocks);
+    // A lane has some four packets under way.
+    const double in_flight = std::min(row_bytes_, config_.threads * 64.0) * each;
+    work.unit_rate =
+        std::min(trips(work.blocks, 3 * row_bytes_, 2 * row_bytes_, idle), loads(in_flight, 1.5));
+    work.stretch = stretch(blocks, resident_);
+    work.least = idle + row_bytes_ / loads(in_flight / each, 1);
+    work.efficiency = kReadTwice * rows_at_once(row_bytes_, false);
+    parameters(work, rows_);
+    add(work);
+  }
+
+  void backward_rows() {
+    const bool wave = is_wave_variant(config_.variant);
+    // Loads under way pass through the registers that they come to: not quite for the whole row.
+    const double ahead = wave || config_.stages > 1 ? 0.6 : 0;
+    Work work = rows_work((problem_.grads.dx ? 1 : 0) * tensor_, kBackwardOps,
+                          wave ? config_.rows_per_block : 1,
+                          wave ? 0.5 * costs_.reduction : costs_.reduction, ahead);
+    parameters(work, work.blocks);
+    add(work);
+    reduce_parts(static_cast<double>(plan_.groups));
+  }
+
+  void ring() {
+    Work work;
+    const bool backward = problem_.is_backward();
+    const double reads = backward ? 2 : 1, writes = backward && !problem_.grads.dx ? 0 : 1;
+    work.memory = (reads + writes) * tensor_;
+    const double ops = backward ? kBackwardOps : kForwardOps;
+    const double steps = rows_ / kernel_.together;
+    const double step_ops = trip_ops(config_.threads / limits_.wave, limits_.wave * config_.split);
+    work.ops = ops * elements_ + step_ops * config_.split * steps;
+    work.blocks = static_cast<double>(plan_.tasks);
+    const double each = work.blocks / units_busy(work.blocks);
+    // One step is being summed, one applied; the others' loads are under way.
+    const double step_elements = kernel_.together * elements_ / rows_ / config_.split;
+    const double step = step_elements * size_of(problem_.x);
+    const double in_flight = each * reads * step * std::max(0.5, config_.stages - 2.0);
+    // A step's two phases follow each other. Few waves do not fill the unit's issue slots, unless
+    // each has several packets at hand; backward reads five one by one for lack of registers.
+    const double waves = each * config_.threads / limits_.wave;
+    const int at_hand = (backward && plan_.vectors > 3 ? 1 : plan_.vectors) * kernel_.together;
+    const double filled = std::min(1.0, waves * (1 + 0.25 * (at_hand - 1)) / 16);
+    const double exchange =
+        config_.split == 1 ? costs_.own_exchange : costs_.exchange + 0.02e-6 * config_.split;
+    const double step_seconds =
+        exchange + each * (step_elements * ops + step_ops) / (lane_rate() * filled);
+    work.unit_rate = std::min(loads(in_flight, (reads + writes) / reads),
+                              each * step * (reads + writes) / step_seconds);
+    work.efficiency = (backward ? costs_.ring_backward : costs_.ring_forward) *
+                      (1 - kWaitForOthers * (config_.split - 1 + each - 1));
+    work.stretch = persistent_stretch();
+    work.least = 2 * step_seconds;
+    parameters(work, work.blocks / config_.split);
+    add(work);
+    // The last step ends when nothing else moves any more.
+    total_.seconds += 0.5 * (step_seconds + step * reads / unit_bandwidth_);
+    if (backward) reduce_parts(static_cast<double>(plan_.groups));
+  }
+
+  // Column strips: x and dy once, from memory (or as `again` says), dx written where `dx`.
+  Work columns(double parts) const {
+    Work work;
+    const gpu::ColumnShape shape = gpu::column_shape(config_.variant, problem_, config_.threads);
+    const double strips = static_cast<double>(shape.strips);
+    const double blocks = strips * parts;
+    const double threads = config_.threads;
+    work.ops = kSumOps * elements_;
+    work.blocks = std::min(blocks, resident_);
+    const double each = work.blocks / units_busy(work.blocks);
+    // Four rows of x and dy under way in each lane.
+    const double lane_rows = ceil_div(rows_, parts * shape.depth);
+    const double under_way = std::min(4.0, lane_rows);
+    work.unit_rate = loads(each * threads * 2 * gpu::kPacketBytes * under_way, 1);
+    work.stretch = stretch(blocks, resident_);
+    work.least = ceil_div(lane_rows, 4) * costs_.load_latency + 2 * costs_.reduction;
+    return work;
+  }
+
+  void two_kernel() {
+    const double parts = std::max(1, config_.parts);
+    const bool sums = problem_.grads.columns();
+    if (sums) {
+      Work work = columns(parts);
+      work.memory = 2 * tensor_;
+      add(work);
+      if (parts > 1) reduce_parts(parts);
+    }
+    if (!problem_.grads.dx) return;
+    Work work;
+    work.memory = tensor_;
+    if (sums) {
+      read_again(work, 2 * tensor_, 2 * tensor_);
+    } else {
+      work.memory += 2 * tensor_;
+    }
+    work.ops = kBackwardOps * elements_;
+    work.blocks = std::min(rows_, resident_);
+    const double idle = costs_.load_latency + costs_.reduction + costs_.block_start;
+    work.unit_rate = trips(work.blocks, 3 * row_bytes_, 2 * row_bytes_, idle);
+    work.stretch = stretch(rows_, resident_);
+    work.least = idle + 3 * row_bytes_ / unit_bandwidth_;
+    work.efficiency = rows_at_once(2 * row_bytes_, false);
+    parameters(work, rows_);
+    add(work);
+  }
+
+  // Rows of which nothing stays on the chip.
+  Work row_sums() const {
+    Work work;
+    const double lanes = gpu::row_lanes(problem_, config_.threads, limits_.wave);
+    const double blocks = ceil_div(rows_ * lanes, config_.threads);
+    work.ops = kSumOps * elements_;
+    work.blocks = std::min(blocks, resident_);
+    const double each = work.blocks / units_busy(work.blocks);
+    const double lane_packets = ceil_div(row_bytes_ / gpu::kPacketBytes, lanes);
+    const double under_way = std::min(2.0, lane_packets);
+    work.unit_rate = loads(each * config_.threads * 2 * gpu::kPacketBytes * under_way, 1);
+    work.stretch = stretch(blocks, resident_);
+    work.least = costs_.block_start + costs_.load_latency * ceil_div(lane_packets, 2);
+    return work;
+  }
+
+  // Panels of rows, one after the other, so that the second kernel finds x and dy in the cache.
+  void sums_first() {
+    const double parts = std::max(1, config_.parts);
+    const double panel = static_cast<double>(gpu::panel_rows(problem_, device_));
+    const double panels = ceil_div(rows_, panel);
+    Work strips = columns(parts);
+    if (problem_.grads.dx) {
+      Work sums = row_sums();
+      sums.memory = 2 * tensor_;
+      parameters(sums, sums.blocks);
+      add(sums);
+      read_again(strips, 2 * tensor_, 2 * tensor_ / panels);
+      strips.memory += tensor_;
+      strips.ops *= 2;
+    } else {
+      strips.memory = 2 * tensor_;
+    }
+    add(strips);
+    const double launches = (problem_.grads.dx ? 2 : 1) * (panels - 1);
+    total_.seconds += launches * (launch_ + costs_.first_data);
+    if (parts > 1 || panels > 1) reduce_parts(parts);
+  }
+
+  // Column blocks and row blocks at the same time: the first to come reads from memory.
+  void roles() {
+    Work work;
+    if (problem_.grads.columns()) work = columns(1);
+    if (problem_.grads.dx) {
+      const Work sums = row_sums();
+      work.blocks = std::min(resident_, work.blocks + sums.blocks);
+      work.unit_rate = std::max(work.unit_rate, sums.unit_rate);
+      work.least = std::max(work.least, 2 * sums.least);
+      work.ops += 2 * sums.ops;
+      work.stretch = std::max(work.stretch, sums.stretch);
+      work.memory = 3 * tensor_;
+      read_again(work, (problem_.grads.columns() ? 2 : 0) * tensor_, 2 * tensor_);
+    } else {
+      work.memory = 2 * tensor_;
+    }
+    add(work);
+  }
+
+  const Config& config_;
+  const Problem& problem_;
+  const Device& device_;
+  const GpuLimits limits_;
+  const GpuKernel kernel_;
+  const GpuCosts costs_;
+  const Plan plan_;
+  const double resident_;
+  const double units_, bandwidth_, unit_bandwidth_, cache_, launch_;
+  const double rows_, elements_, row_bytes_, tensor_;
+  Cost total_;
+};
+
+}  // namespace
 
 Cost predict_gpu(const Config& config, const Problem& problem, const Device& device) {
-  const Plan sizes = plan_gpu(config, problem, device, false);
-  Cost cost;
-  cost.bytes = static_cast<double>(problem.tensor_bytes()) * (problem.is_backward() ? 3 : 2) +
-               static_cast<double>(sizes.workspace_bytes) * 2;
-  cost.seconds = cost.bytes / std::max(device.bandwidth, 1e11);
-  return cost;
+  return Model(config, problem, device).cost();
 }
 
 }  // namespace hipnorm

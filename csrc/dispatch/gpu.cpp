@@ -16,6 +16,9 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b +
 // and more on RDNA3. NVIDIA's multiprocessors have 65536.
 constexpr int kFewestOnAmd = 98304;
 
+// Packets of a row that fits in no LDS and no registers: enough to say so.
+constexpr std::int64_t kEndlessRow = std::int64_t{1} << 40;
+
 // Those with which a row's packets are found by instance_for; empty for the others.
 std::span<const Instance> instances_of(Variant variant, const Problem& problem) {
   switch (variant) {
@@ -42,7 +45,8 @@ GpuLimits::GpuLimits(const Device& device)
       amd(device.registers >= kFewestOnAmd || device.arch.starts_with("gfx")) {}
 
 GpuKernel::GpuKernel(const Config& config, const Problem& problem, const GpuLimits& limits)
-    : instances(instances_of(config.variant, problem)),
+    : variant(config.variant),
+      instances(instances_of(config.variant, problem)),
       chunks(gpu::chunks_of_row(problem)),
       lanes(config.threads),
       threads(config.threads),
@@ -74,13 +78,13 @@ GpuKernel::GpuKernel(const Config& config, const Problem& problem, const GpuLimi
       cluster = config.split;
       threads += limits.wave;
       const auto layout = gpu::ring_layout({.backward = problem.is_backward(),
-                                            .chunks = chunks,
+                                            .chunks = std::min(chunks, kEndlessRow),
                                             .threads = config.threads,
                                             .rows = together,
                                             .stages = config.stages,
                                             .split = config.split,
                                             .wave = limits.wave});
-      chunks = layout.slice;
+      chunks = gpu::ring_slice(chunks, config.split);
       lds_bytes = layout.bytes;
       instances = gpu::ring_instances(problem);
       instance = gpu::ring_instance(problem, config.threads, together, config.split);
@@ -97,25 +101,50 @@ GpuKernel::GpuKernel(const Config& config, const Problem& problem, const GpuLimi
   }
 }
 
+namespace {
+
+// Registers of a lane, about as many as the compilers report for 16-bit elements on sm_90 and
+// gfx942: the lane's packets, the next row's, weights, column sums. Elements of f32 and f64 fill a
+// packet with half of the sums.
+int registers_of(const GpuKernel& kernel, const Problem& problem, const GpuLimits& limits) {
+  const int vectors = kernel.instance == nullptr ? 1 : kernel.instance->vectors;
+  const bool wide = size_of(problem.x) > 2;
+  int count = 0;
+  switch (kernel.variant) {
+    case Variant::gpu_forward_wave:
+    case Variant::gpu_forward_row:
+      count = limits.amd ? 24 + 9 * vectors : std::max(56, 32 + 9 * vectors);
+      break;
+    case Variant::gpu_forward_ring: count = 40 + 10 * vectors; break;
+    case Variant::gpu_forward_stream: count = 64; break;
+    case Variant::gpu_backward_wave:
+    case Variant::gpu_backward_row:
+      count = limits.amd ? 34 + (wide ? 24 : 38) * vectors : 35 + (wide ? 36 : 60) * vectors;
+      break;
+    case Variant::gpu_backward_ring: count = 45 + (wide ? 16 : 25) * vectors; break;
+    case Variant::gpu_backward_two_kernel: count = 48 + 12 * vectors; break;
+    default: count = 96; break;  // the kernels that sum columns
+  }
+  // No more than its launch bound leaves.
+  const int bound =
+      kernel.instance == nullptr ? gpu::kMaxColumnThreads : limits.bound(*kernel.instance);
+  const int waves = std::max(1, bound) + (kernel.cluster > 1 ? limits.wave : 0);
+  return std::clamp(std::min((count + 7) / 8 * 8, limits.registers / waves / 8 * 8), 16,
+                    limits.amd ? 512 : 255);
+}
+
+}  // namespace
+
 std::int64_t resident_by_formula(const GpuKernel& kernel, const Problem& problem,
                                  const Device& device, const GpuLimits& limits) {
-  // What the compiler takes for a packet: the row's own, the next row's, weights, sums.
-  const int vectors = kernel.instance == nullptr ? 1 : kernel.instance->vectors;
-  const int each = problem.is_backward() ? (problem.grads.columns() ? 28 : 12) : 8;
-  int per_thread = 40 + each * vectors;
-  if (kernel.instance != nullptr) {
-    per_thread =
-        std::min(per_thread, limits.registers / std::max(1, limits.bound(*kernel.instance)));
-  }
-  per_thread = std::clamp((per_thread + 7) / 8 * 8, 16, limits.amd ? 512 : 255);
-
   constexpr std::int64_t kUnitThreads = 2048, kUnitBlocks = 32;
+  const std::int64_t threads = std::max(1, kernel.threads);
+  const std::int64_t registers = threads * registers_of(kernel, problem, limits);
   // NVIDIA keeps 1 KB of LDS for itself in each block.
   const std::int64_t lds = std::max<std::int64_t>(1, kernel.lds_bytes + (limits.amd ? 0 : 1024));
-  const int threads = std::max(1, kernel.threads);
   const std::int64_t blocks = std::max<std::int64_t>(
       1, std::min({kUnitThreads / threads, kUnitBlocks, limits.unit_lds_bytes / lds,
-                   std::int64_t{limits.registers} / per_thread / threads}));
+                   limits.registers / registers}));
   const std::int64_t compute_units = std::clamp(device.compute_units, 1, 1 << 16);
   if (kernel.cluster == 1) return compute_units * blocks;
   // Clusters lie within a part of the chip (GPC) whose units they do not divide: an H200 of 132

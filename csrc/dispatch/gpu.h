@@ -48,6 +48,7 @@ constexpr bool is_ring_variant(Variant variant) {
 // The main kernel of a config on a problem. Fields of the config may be anything that their limits
 // in kernels/variants.h allow.
 struct GpuKernel {
+  Variant variant;
   std::span<const gpu::Instance> instances;  // empty: the kernel takes rows of any length
   const gpu::Instance* instance = nullptr;   // the one that runs; null: none holds the row
   std::int64_t chunks = 0;                   // packets of a row that one block takes …

@@ -32,9 +32,9 @@ void lay_out_workspace(Plan& plan, const Config& config, const Problem& problem,
 }
 
 Plan plan(const Config& config, const Problem& problem, const Device& device) {
+  if (device.kind == DeviceKind::gpu) return plan_gpu(config, problem, device, true);
   Plan result;
   if (problem.rows == 0 || problem.cols == 0) return result;
-  if (device.kind == DeviceKind::gpu) return plan_gpu(config, problem, device, true);
   result.tasks = task_count(config);
   lay_out_workspace(result, config, problem, config.parts);
   return result;

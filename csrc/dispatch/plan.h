@@ -12,7 +12,7 @@ namespace hipnorm {
 
 // Rows are dealt out evenly to `parts`, and columns, in groups of 64 elements, to `split` strips:
 // sizes differ by at most one row or group, and validate() sees to it that none is empty. Where M
-// or N is 0 nothing runs, and every number here is 0.
+// or N is 0 nothing runs, and every number here is 0; on a GPU also where no gradient is asked for.
 struct Plan {
   // CPU: tasks of the main parallel_for: parts (row), split (split_row), parts × split (the column
   // kernel of two_kernel, whose row kernel runs `parts` tasks; the second phase of sums_first,

@@ -37,9 +37,10 @@ std::int64_t block_count(const Config& config, const Problem& problem, const Gpu
 }  // namespace
 
 Plan plan_gpu(const Config& config, const Problem& problem, const Device& device, bool ask) {
+  Plan result;
+  if (!has_work(problem)) return result;
   const GpuLimits limits(device);
   const GpuKernel kernel(config, problem, limits);
-  Plan result;
   result.threads = kernel.threads;
   result.vectors = kernel.instance == nullptr ? 0 : kernel.instance->vectors;
   result.lds_bytes = kernel.lds_bytes;

@@ -58,6 +58,12 @@ struct Problem {
   friend bool operator==(const Problem&, const Problem&) = default;
 };
 
+// Whether anything has to be written.
+inline bool has_work(const Problem& problem) {
+  return problem.rows > 0 && problem.cols > 0 &&
+         (!problem.is_backward() || problem.grads.dx || problem.grads.columns());
+}
+
 std::string_view to_string(Op op);
 std::string_view to_string(DType dtype);
 std::optional<Op> parse_op(std::string_view text);

@@ -75,6 +75,10 @@ Config complete(const PartialConfig& forced, const Problem& problem, const Devic
   return config;
 }
 
+// False where the runtime says that not one group of a persistent kernel fits on the device, which
+// the cost model's formula may have thought.
+bool runs(const Plan& plan, const Problem& problem) { return plan.tasks > 0 || !has_work(problem); }
+
 // Forced, else from the tables of measured configs, else the default.
 Selection choose(const Problem& problem, const Device& device) {
   Selection selection;
@@ -92,14 +96,18 @@ Selection choose(const Problem& problem, const Device& device) {
     }
   }
   selection.plan = plan(selection.config, problem, device);
-  if (selection.plan.tasks == 0 && problem.rows != 0 && problem.cols != 0) {
-    if (selection.source == Source::forced) {
-      refuse(to_string(selection.config), problem,
-             concat("the runtime says that ", device.arch, " cannot hold one group of it"));
-    }
-    selection.config = plainest_config(problem, device);
-    selection.plan = plan(selection.config, problem, device);
+  if (runs(selection.plan, problem)) return selection;
+  if (selection.source == Source::forced) {
+    refuse(to_string(selection.config), problem,
+           concat("the runtime of ", device.arch, " says that it cannot hold one group of it"));
   }
+  for (const Config& config : candidates(problem, device)) {
+    selection.config = config;
+    selection.plan = plan(config, problem, device);
+    if (runs(selection.plan, problem)) return selection;
+  }
+  selection.config = plainest_config(problem, device);
+  selection.plan = plan(selection.config, problem, device);
   return selection;
 }
 
@@ -160,6 +168,9 @@ struct DeviceKey {
   DeviceKind kind{};
   int compute_units = 0;
   int max_vec_bytes = 0;
+  int wave_size = 0;
+  int registers = 0;
+  std::int64_t lds_bytes = 0;
   friend bool operator==(const DeviceKey&, const DeviceKey&) = default;
 };
 
@@ -217,7 +228,9 @@ std::string_view to_string(Source source) {
 
 Selection select(const Problem& problem, const Device& device) {
   const std::uint64_t generation = forced_generation();  // read before what it guards
-  const DeviceKey key{&device, device.kind, device.compute_units, device.max_vec_bytes};
+  const DeviceKey key{
+      &device,          device.kind,      device.compute_units, device.max_vec_bytes,
+      device.wave_size, device.registers, device.lds_bytes};
   const std::uint64_t hash = hash_of(problem, key);
   MemoSet& set = memo_set(hash);
   for (const MemoEntry& entry : set.ways) {

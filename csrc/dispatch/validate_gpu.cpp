@@ -102,7 +102,7 @@ Reason check_parts(const Case& c) {
 }  // namespace
 
 Reason validate_gpu(const Config& config, const Problem& problem, const Device& device) {
-  if (problem.rows == 0 || problem.cols == 0) return std::nullopt;  // nothing runs
+  if (!has_work(problem)) return std::nullopt;
   const GpuLimits limits(device);
   const GpuKernel kernel(config, problem, limits);
   const Case c{config, problem, device, limits, kernel};

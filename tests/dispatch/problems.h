@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "csrc/dispatch/device.h"
+#include "csrc/dispatch/known_devices.h"
 #include "csrc/dispatch/problem.h"
 
 namespace hipnorm::test {
@@ -45,6 +47,38 @@ inline const std::vector<Device>& devices() {
   return all;
 }
 
+// The known ones, one small as the emulator's, one that tells nothing of itself, and four whose
+// numbers cannot be.
+inline const std::vector<Device>& gpus() {
+  static const std::vector<Device> all = [] {
+    std::vector<Device> list;
+    for (const KnownDevice& known : known_devices()) list.push_back(known.device);
+    Device small = known_device("H200");
+    small.arch = "small";
+    small.compute_units = 3;
+    small.max_cluster = 8;
+    list.push_back(small);
+    Device unknown;
+    unknown.arch = "gpu-unknown";
+    unknown.kind = DeviceKind::gpu;
+    list.push_back(unknown);
+    for (const int value : {-1, 1, 7, 2147483647}) {
+      Device absurd;
+      absurd.arch = "gpu-absurd" + std::to_string(value);
+      absurd.kind = DeviceKind::gpu;
+      absurd.compute_units = absurd.max_vec_bytes = absurd.wave_size = absurd.max_threads = value;
+      absurd.registers = absurd.max_cluster = value;
+      absurd.l1_bytes = absurd.l2_bytes = absurd.llc_bytes = value;
+      absurd.lds_bytes = absurd.unit_lds_bytes = value;
+      absurd.bandwidth = absurd.unit_bandwidth = absurd.launch_seconds = value;
+      absurd.bulk_copies = value > 0;
+      list.push_back(absurd);
+    }
+    return list;
+  }();
+  return all;
+}
+
 inline Problem problem(Op op, DType x, std::int64_t rows, std::int64_t cols) {
   Problem p;
   p.op = op;
@@ -54,6 +88,13 @@ inline Problem problem(Op op, DType x, std::int64_t rows, std::int64_t cols) {
   p.cols = cols;
   p.has_weight = p.has_bias = true;
   if (op != Op::forward) p.grads = {true, true, true};
+  return p;
+}
+
+// The same with the alignment that contiguous rows have.
+inline Problem contiguous(Op op, DType x, std::int64_t rows, std::int64_t cols) {
+  Problem p = problem(op, x, rows, cols);
+  while ((cols % 64 * size_of(x)) % p.alignment != 0) p.alignment /= 2;
   return p;
 }
 

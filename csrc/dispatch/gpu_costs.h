@@ -1,0 +1,82 @@
+// What the GPU cost model assumes of an architecture beyond Device: every constant of it, with its
+// source.
+#pragma once
+
+#include <algorithm>
+
+#include "csrc/dispatch/device.h"
+#include "csrc/dispatch/gpu.h"
+
+namespace hipnorm {
+
+struct GpuCosts {
+  double load_latency;  // seconds from a load to its data, memory busy
+  double reduction;     // seconds of one sum over a block: shuffles, LDS, a barrier
+  double block_start;   // seconds to start a block and set it up
+  double exchange;      // seconds of a cluster's exchange of sums that nothing hides …
+  double own_exchange;  // … of a block's
+  double first_data;    // seconds until a kernel's first data has come
+  double cached_rate;   // bytes/s from the last cache that all units share
+  double l2_rate;       // bytes/s from L2
+  double lane_rate;     // operations/s of one unit's lanes, f32
+  double in_flight;     // bytes of loads under way in a unit that reach its full share
+  double ring_forward;  // of the bandwidth that a persistent ring reaches
+  double ring_backward;
+  double row_loss;  // of the bandwidth, by blocks that load and store long rows as a whole
+  double l1_bytes;  // in which a unit keeps weights and biases
+};
+
+inline GpuCosts costs_of(const Device& device, const GpuLimits& limits) {
+  if (!limits.amd) {
+    // Measured on an H200 with throw-away kernels: loads take 0.7–1.0 µs, the first data comes
+    // after 1.5–2 µs, 16 KB in flight in a unit lose a fifth of the bandwidth and 32–40 KB nothing;
+    // beside their start and end rings reach 0.955 of the bandwidth forward and all of it backward
+    // (36864 to 103008 columns). L2: 5.5–5.7 TB/s are reported for H100. 128 lanes (64 of sm_80)
+    // at 1.7 (1.4) GHz.
+    GpuCosts hopper = {.load_latency = 0.9e-6,
+                       .reduction = 0.3e-6,
+                       .block_start = 0.4e-6,
+                       .exchange = 0.5e-6,
+                       .own_exchange = 0.35e-6,
+                       .first_data = 1.7e-6,
+                       .cached_rate = 5.5e12,
+                       .l2_rate = 5.5e12,
+                       .lane_rate = 128 * 1.7e9,
+                       .in_flight = 36 * 1024,
+                       .ring_forward = 0.955,
+                       .ring_backward = 1,
+                       .row_loss = 0.33,
+                       .l1_bytes = 128 * 1024};
+    if (device.bulk_copies) return hopper;
+    GpuCosts ampere = hopper;
+    ampere.cached_rate = ampere.l2_rate = 4e12;
+    ampere.lane_rate = 64 * 1.4e9;
+    return ampere;
+  }
+  // Nobody here could measure. A paper model for CDNA: reductions 0.6 µs, loads 0.9, fill 3 µs;
+  // Infinity Cache 10 TB/s of 17 at most on MI300X, on others 2.5 times the copy rate; L2 20 TB/s
+  // (64 bytes a cycle and unit would be 40). 64 lanes (RDNA3: 128 a pair of units) at 2.1 GHz, a
+  // third of the operations packed.
+  GpuCosts cdna = {.load_latency = 0.9e-6,
+                   .reduction = 0.6e-6,
+                   .block_start = 0.8e-6,
+                   .exchange = 1.2e-6,
+                   .own_exchange = 0.6e-6,
+                   .first_data = 3e-6,
+                   .cached_rate = 10e12,
+                   .l2_rate = 20e12,
+                   .lane_rate = 64 * 2.1e9 * 1.3,
+                   .in_flight = 28 * 1024,
+                   .ring_forward = 1,
+                   .ring_backward = 1,
+                   .row_loss = 0.1,
+                   .l1_bytes = 16 * 1024};
+  if (device.arch != "gfx942" && device.arch != "gfx950") {
+    cdna.cached_rate = 2.5 * (device.bandwidth > 0 ? device.bandwidth : 1e12);
+    cdna.l2_rate = 64 * 2.1e9 * 0.5 * std::max(1, device.compute_units);
+  }
+  if (limits.wave == 32) cdna.lane_rate *= 2;
+  return cdna;
+}
+
+}  // namespace hipnorm
