@@ -8,21 +8,23 @@ endif()
 function(hipnorm_target name)
   target_compile_features(${name} PUBLIC cxx_std_20)
   target_include_directories(${name} PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>")
-  target_compile_options(${name} PRIVATE -Wall -Wextra -Wpedantic -Wshadow)
+  # For C++ only: nvcc takes its host compiler's warnings in a form of their own (HipnormGpu.cmake).
+  set(options -Wall -Wextra -Wpedantic -Wshadow)
   # Wrong about g++ 12's own AVX-512 header, whose _mm512_undefined_ps() is `__m512 y = y` (236 times
   # in kernels/cpu/isa_avx512.cpp), and, as GCC's manual says, wherever a sanitizer is on.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU"
      AND (HIPNORM_SANITIZE OR CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13))
-    target_compile_options(${name} PRIVATE -Wno-maybe-uninitialized)
+    list(APPEND options -Wno-maybe-uninitialized)
   endif()
   if(HIPNORM_STRICT)
-    target_compile_options(${name} PRIVATE -Werror)
+    list(APPEND options -Werror)
   endif()
   if(HIPNORM_SANITIZE)
-    target_compile_options(${name} PRIVATE -fsanitize=${HIPNORM_SANITIZE} -fno-omit-frame-pointer
-                                           -fno-sanitize-recover=all)
+    list(APPEND options -fsanitize=${HIPNORM_SANITIZE} -fno-omit-frame-pointer
+                        -fno-sanitize-recover=all)
     target_link_options(${name} PUBLIC -fsanitize=${HIPNORM_SANITIZE})
   endif()
+  target_compile_options(${name} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${options}>")
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_EXTENSIONS OFF
                                            CXX_VISIBILITY_PRESET hidden
                                            VISIBILITY_INLINES_HIDDEN ON)

@@ -74,4 +74,13 @@ Error launch_backward(const BackwardArgs& args, const Launch& launch);
 // Throws std::invalid_argument on an unknown capability or one that the processor lacks.
 const Device& cpu_device(int threads);
 
+// GPU number `index` as the runtime counts them, read once from the runtime. From any thread; the
+// calling thread's current device is left as it was. Throws std::invalid_argument for a device
+// whose architecture this build has no kernels for, and in a build without GPU kernels;
+// std::runtime_error, with the runtime's words, where the runtime fails.
+const Device& gpu_device(int index);
+
+// Whether this build has GPU kernels.
+bool has_gpu_kernels();
+
 }  // namespace hipnorm

@@ -47,6 +47,8 @@ struct VariantInfo {
   std::string_view summary;
 };
 
+// gpu_backward_sums_first is the answer to backward_fused, too, for rows that no fused kernel
+// holds: the operator takes every N on every device. The default takes it only there.
 // clang-format off
 //               name                     kind ops          form        threads rows/block vec_bytes split      parts      stages stream summary
 #define HIPNORM_VARIANTS(V)                                                                                                                    \
@@ -58,13 +60,13 @@ struct VariantInfo {
   V(gpu_forward_wave,        gpu, 1, 0, 0, row,        (64, 256),  (1, 64), (0, 0), (0, 0),  (0, 0),     (0, 0), (0, 0), "several rows a block, each on part of a wave or a wave")                      \
   V(gpu_forward_row,         gpu, 1, 0, 0, row,        (64, 1024), (0, 0),  (0, 0), (0, 0),  (0, 0),     (1, 2), (0, 0), "a block a row, the row in registers; stages=2: persistent, next row in flight") \
   V(gpu_forward_ring,        gpu, 1, 0, 0, split_row,  (64, 992),  (0, 0),  (0, 0), (1, 16), (0, 0),     (2, 8), (0, 0), "persistent, rows pass through a ring in LDS; a row on a cluster of blocks")   \
-  V(gpu_forward_stream,      gpu, 1, 0, 0, row,        (64, 1024), (0, 0),  (0, 0), (0, 0),  (0, 0),     (0, 0), (0, 0), "a block a row, which is read twice: any N")                                   \
+  V(gpu_forward_stream,      gpu, 1, 0, 0, row,        (64, 512),  (0, 0),  (0, 0), (0, 0),  (0, 0),     (0, 0), (0, 0), "a block a row, which is read twice: any N")                                   \
   V(gpu_backward_wave,       gpu, 0, 1, 0, row,        (64, 256),  (1, 64), (0, 0), (0, 0),  (0, 0),     (0, 0), (0, 0), "persistent, several rows a block, each on part of a wave or a wave")          \
   V(gpu_backward_row,        gpu, 0, 1, 0, row,        (64, 512),  (0, 0),  (0, 0), (0, 0),  (0, 0),     (1, 2), (0, 0), "persistent, a block a row, row and sums in registers")                        \
   V(gpu_backward_ring,       gpu, 0, 1, 0, split_row,  (64, 992),  (1, 4),  (0, 0), (1, 16), (0, 0),     (2, 8), (0, 0), "persistent, rows pass through a ring in LDS; a row on a cluster of blocks")   \
-  V(gpu_backward_two_kernel, gpu, 0, 0, 1, two_kernel, (64, 1024), (0, 0),  (0, 0), (0, 0),  (1, 4096),  (0, 0), (0, 0), "column strips reduce dW/dB, then a block a row gives dX")                     \
-  V(gpu_backward_roles,      gpu, 0, 0, 1, two_kernel, (64, 1024), (0, 0),  (0, 0), (0, 0),  (1, 4096),  (0, 0), (0, 0), "one launch: some blocks reduce columns, others do rows: few rows")            \
-  V(gpu_backward_sums_first, gpu, 0, 0, 1, sums_first, (64, 1024), (0, 0),  (0, 0), (0, 0),  (1, 4096),  (0, 0), (0, 0), "row sums first, then column strips write dX and dW/dB: any N")
+  V(gpu_backward_two_kernel, gpu, 0, 0, 1, two_kernel, (64, 512),  (0, 0),  (0, 0), (0, 0),  (1, 4096),  (0, 0), (0, 0), "column strips reduce dW/dB, then a block a row gives dX")                     \
+  V(gpu_backward_roles,      gpu, 0, 0, 1, two_kernel, (64, 512),  (0, 0),  (0, 0), (0, 0),  (0, 0),     (0, 0), (0, 0), "one launch: some blocks reduce columns, others do rows: few rows")            \
+  V(gpu_backward_sums_first, gpu, 0, 1, 1, sums_first, (64, 512),  (0, 0),  (0, 0), (0, 0),  (1, 4096),  (0, 0), (0, 0), "row sums first, then column strips write dX and dW/dB: any N")
 // clang-format on
 
 enum class Variant : std::uint8_t {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <stdexcept>
 
+#include "csrc/dispatch/candidates_gpu.h"
 #include "csrc/dispatch/cost_model.h"
 #include "csrc/dispatch/text.h"
 #include "csrc/dispatch/validate.h"
@@ -97,10 +98,10 @@ class Sharing {
   std::int64_t flush_ = 1;  // parts that its accumulators want
 };
 
-// Calls f(config) for every candidate. The first of equals is the one to prefer: wide vectors,
-// plain stores, few tasks.
+// Calls f(config) for every candidate of the CPU. The first of equals is the one to prefer: wide
+// vectors, plain stores, few tasks.
 template <typename F>
-void for_each_candidate(const Problem& problem, const Device& device, F f) {
+void for_each_cpu_candidate(const Problem& problem, const Device& device, F f) {
   const Sharing sharing(problem, device);
   const bool writes_tensor = !problem.is_backward() || problem.grads.dx;
   for (std::size_t i = 0; i < variants().size(); ++i) {
@@ -131,18 +132,13 @@ void for_each_candidate(const Problem& problem, const Device& device, F f) {
   }
 }
 
-// The plainest config: one task, narrow vectors. It can run every problem that any config can.
-Config plainest(const Problem& problem, const Device& device) {
-  for (std::size_t i = 0; i < variants().size(); ++i) {
-    if (variants()[i].kind != device.kind || !serves(variants()[i], problem.op)) continue;
-    Config config{.variant = static_cast<Variant>(i)};
-    for (const ConfigField& field : kConfigFields) {
-      config.*field.value = (variants()[i].*field.limits).low;
-    }
-    return config;
+template <typename F>
+void for_each_candidate(const Problem& problem, const Device& device, F f) {
+  if (device.kind == DeviceKind::gpu) {
+    for (const Config& config : gpu_candidates(problem, device)) f(config);
+  } else {
+    for_each_cpu_candidate(problem, device, f);
   }
-  throw std::invalid_argument(
-      concat("hipnorm: there is no kernel for ", to_string(problem.op), " on ", device.arch));
 }
 
 }  // namespace
@@ -166,7 +162,7 @@ std::vector<Config> candidates(const Problem& problem, const Device& device) {
 }
 
 Config default_config(const Problem& problem, const Device& device) {
-  Config best = plainest(problem, device);
+  Config best = plainest_config(problem, device);
   double least = -1;
   for_each_candidate(problem, device, [&](const Config& config) {
     const double seconds = predict(config, problem, device).seconds;
@@ -175,6 +171,20 @@ Config default_config(const Problem& problem, const Device& device) {
     best = config;
   });
   return best;
+}
+
+Config plainest_config(const Problem& problem, const Device& device) {
+  if (device.kind == DeviceKind::gpu) return plainest_gpu(problem, device);
+  for (std::size_t i = 0; i < variants().size(); ++i) {
+    if (variants()[i].kind != device.kind || !serves(variants()[i], problem.op)) continue;
+    Config config{.variant = static_cast<Variant>(i)};
+    for (const ConfigField& field : kConfigFields) {
+      config.*field.value = (variants()[i].*field.limits).low;
+    }
+    return config;
+  }
+  throw std::invalid_argument(
+      concat("hipnorm: there is no kernel for ", to_string(problem.op), " on ", device.arch));
 }
 
 }  // namespace hipnorm

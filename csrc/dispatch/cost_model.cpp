@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "csrc/dispatch/gpu.h"
 #include "csrc/dispatch/plan.h"
 #include "csrc/dispatch/workspace.h"
 
@@ -102,8 +103,7 @@ class Model {
               width_factor(config.vec_bytes, problem)),
         sums_(problem.grads.dweight + problem.grads.dbias),
         // P × N partial sums, written once and read once.
-        partials_(static_cast<double>(workspace<double>(config, problem).dweight +
-                                      workspace<double>(config, problem).dbias)) {}
+        partials_(partial_bytes(config, problem)) {}
 
   Cost cost() {
     switch (info(config_.variant).form) {
@@ -116,6 +116,11 @@ class Model {
   }
 
  private:
+  static double partial_bytes(const Config& config, const Problem& problem) {
+    const auto sizes = workspace<double>(config, problem, config.parts);
+    return sizes.dweight + sizes.dbias;
+  }
+
   bool resident(double bytes, double cache) const { return bytes <= cache * kUsableCache; }
 
   // Memory traffic of writing one tensor. A plain store reads the line first; that costs nothing
@@ -295,6 +300,7 @@ class Model {
 
 Cost predict(const Config& config, const Problem& problem, const Device& device) {
   if (problem.rows == 0 || problem.cols == 0) return {};
+  if (device.kind == DeviceKind::gpu) return predict_gpu(config, problem, device);
   return Model(config, problem, device).cost();
 }
 

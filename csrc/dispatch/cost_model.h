@@ -26,4 +26,8 @@ std::vector<Config> candidates(const Problem& problem, const Device& device);
 // that has kernels. Throws std::invalid_argument where no variant serves the op on this device.
 Config default_config(const Problem& problem, const Device& device);
 
+// The config that runs where any does, however slow: one task, narrow vectors; on a GPU no
+// persistent groups, whose number is the runtime's to say.
+Config plainest_config(const Problem& problem, const Device& device);
+
 }  // namespace hipnorm

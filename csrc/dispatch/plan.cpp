@@ -1,5 +1,6 @@
 #include "csrc/dispatch/plan.h"
 
+#include "csrc/dispatch/gpu.h"
 #include "csrc/dispatch/workspace.h"
 
 namespace hipnorm {
@@ -17,19 +18,25 @@ std::int64_t task_count(const Config& config) {
 
 }  // namespace
 
-Plan plan(const Config& config, const Problem& problem, const Device&) {
+void lay_out_workspace(Plan& plan, const Config& config, const Problem& problem,
+                       std::int64_t parts) {
+  const auto sizes = workspace<std::int64_t>(config, problem, parts);
+  plan.partial_rows = partial_rows(parts, problem);
+  plan.pitch = sizes.pitch;
+  plan.weight_offset = 0;
+  plan.bias_offset = plan.weight_offset + sizes.weight;
+  plan.sums_offset = plan.bias_offset + sizes.bias;
+  plan.dweight_offset = plan.sums_offset + sizes.sums;
+  plan.dbias_offset = plan.dweight_offset + sizes.dweight;
+  plan.workspace_bytes = plan.dbias_offset + sizes.dbias;
+}
+
+Plan plan(const Config& config, const Problem& problem, const Device& device) {
   Plan result;
   if (problem.rows == 0 || problem.cols == 0) return result;
-  const auto sizes = workspace<std::int64_t>(config, problem);
+  if (device.kind == DeviceKind::gpu) return plan_gpu(config, problem, device, true);
   result.tasks = task_count(config);
-  result.partial_rows = partial_rows(config, problem);
-  result.pitch = sizes.pitch;
-  result.weight_offset = 0;
-  result.bias_offset = result.weight_offset + sizes.weight;
-  result.sums_offset = result.bias_offset + sizes.bias;
-  result.dweight_offset = result.sums_offset + sizes.sums;
-  result.dbias_offset = result.dweight_offset + sizes.dweight;
-  result.workspace_bytes = result.dbias_offset + sizes.dbias;
+  lay_out_workspace(result, config, problem, config.parts);
   return result;
 }
 

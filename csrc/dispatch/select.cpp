@@ -88,6 +88,14 @@ Selection choose(const Problem& problem, const Device& device) {
     }
   }
   selection.plan = plan(selection.config, problem, device);
+  if (selection.plan.tasks == 0 && problem.rows != 0 && problem.cols != 0) {
+    if (selection.source == Source::forced) {
+      refuse(to_string(selection.config), problem,
+             concat("the runtime says that ", device.arch, " cannot hold one group of it"));
+    }
+    selection.config = plainest_config(problem, device);
+    selection.plan = plan(selection.config, problem, device);
+  }
   return selection;
 }
 

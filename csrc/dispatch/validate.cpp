@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 
+#include "csrc/dispatch/gpu.h"
 #include "csrc/dispatch/text.h"
 #include "csrc/dispatch/workspace.h"
 
@@ -79,21 +80,32 @@ std::optional<std::string> check_fields(const Config& config, const VariantInfo&
 }
 static_assert(kConfigFields[1].name == "rows_per_block" && kConfigFields[2].name == "vec_bytes");
 
-// The parameters against the problem's size: no strip and no part may be empty.
-std::optional<std::string> check_sizes(const Config& config, const Problem& problem) {
+// The CPU's own: vectors and strips of columns, none of which may be empty.
+std::optional<std::string> check_cpu(const Config& config, const Problem& problem,
+                                     const Device& device) {
+  // No processor we build for has vectors narrower than 16 bytes.
+  const int widest = std::max(16, device.max_vec_bytes);
+  if (config.vec_bytes > widest) {
+    return concat("vec_bytes=", config.vec_bytes, ", but ", device.arch, " has at most ", widest);
+  }
   const std::int64_t groups = std::max<std::int64_t>(1, column_groups(problem.cols));
   if (config.split > groups) {
     return concat("split=", config.split, ", but ", problem.cols, " cols are only ", groups,
                   " groups of ", kColumnGroup);
   }
-  if (config.parts > std::max<std::int64_t>(1, problem.rows)) {
-    return concat("parts=", config.parts, ", but there are only ", problem.rows, " rows");
-  }
   if (static_cast<std::int64_t>(config.parts) * config.split > kMaxTasks) {
     return concat("parts=", config.parts, " × split=", config.split, ", but at most ", kMaxTasks,
                   " tasks may run");
   }
-  const double bytes = workspace<double>(config, problem).total();
+  return std::nullopt;
+}
+
+// No part may be empty, and the workspace must be in proportion.
+std::optional<std::string> check_sizes(const Config& config, const Problem& problem) {
+  if (config.parts > std::max<std::int64_t>(1, problem.rows)) {
+    return concat("parts=", config.parts, ", but there are only ", problem.rows, " rows");
+  }
+  const double bytes = workspace<double>(config, problem, config.parts).total();
   const double tensors = (problem.is_backward() ? 3.0 : 2.0) * static_cast<double>(problem.rows) *
                          static_cast<double>(problem.cols) * size_of(problem.x);
   if (bytes > kFreeWorkspace && bytes > kWorkspaceRatio * tensors) {
@@ -123,12 +135,9 @@ std::optional<std::string> validate(const Config& config, const Problem& problem
   }
   if (auto reason = check_problem(problem)) return reason;
   if (auto reason = check_fields(config, variant)) return reason;
-  // No processor we build for has vectors narrower than 16 bytes.
-  const int widest = std::max(16, device.max_vec_bytes);
-  if (config.vec_bytes > widest) {
-    return concat("vec_bytes=", config.vec_bytes, ", but ", device.arch, " has at most ", widest);
-  }
-  return check_sizes(config, problem);
+  if (auto reason = check_sizes(config, problem)) return reason;
+  return device.kind == DeviceKind::gpu ? validate_gpu(config, problem, device)
+                                        : check_cpu(config, problem, device);
 }
 
 }  // namespace hipnorm

@@ -30,37 +30,49 @@ struct Workspace {
   T total() const { return weight + bias + sums + dweight + dbias; }
 };
 
-// Rows of each partial buffer.
-inline std::int64_t partial_rows(const Config& config, const Problem& problem) {
-  return problem.is_backward() && problem.grads.columns() ? config.parts : 0;
+// Rows of each partial buffer, when `parts` sums of rows are formed: config.parts, or the groups of
+// a persistent GPU variant.
+inline std::int64_t partial_rows(std::int64_t parts, const Problem& problem) {
+  return problem.is_backward() && problem.grads.columns() ? parts : 0;
 }
 
 // Nothing is needed where there is nothing to run (rows or cols 0).
 template <typename T>
-Workspace<T> workspace(const Config& config, const Problem& problem) {
+Workspace<T> workspace(const Config& config, const Problem& problem, std::int64_t parts) {
   Workspace<T> sizes;
   if (problem.rows == 0 || problem.cols == 0) return sizes;
   sizes.pitch = static_cast<T>(column_groups(problem.cols)) * static_cast<T>(kColumnGroup);
 
   const DType accumulate = accumulate_type(problem.x);
   const T row_bytes = sizes.pitch * static_cast<T>(size_of(accumulate));
-  if (repacks_parameters(problem)) {
+  const VariantInfo& variant = info(config.variant);
+  const bool gpu = variant.kind == DeviceKind::gpu;
+  if (!gpu && repacks_parameters(problem)) {
     if (problem.has_weight) sizes.weight = row_bytes;
     if (problem.has_bias && !problem.is_backward()) sizes.bias = row_bytes;
   }
 
-  const Form form = info(config.variant).form;
-  const bool sums = form == Form::split_row || (form == Form::sums_first && problem.grads.dx);
-  if (sums) {  // 2 doubles a row and strip: (mean, M2) or (c1, c2); 4 pairs make 64 bytes
+  const bool sums_first = variant.form == Form::sums_first && problem.grads.dx;
+  if (gpu && sums_first) {  // (c1, c2) of each row; 8 pairs of float make 64 bytes
+    const std::int64_t pairs = 64 / (2 * size_of(accumulate));
+    const std::int64_t pad = (pairs - problem.rows % pairs) % pairs;
+    sizes.sums = (static_cast<T>(problem.rows) + static_cast<T>(pad)) *
+                 static_cast<T>(2 * size_of(accumulate));
+  } else if (!gpu && (variant.form == Form::split_row || sums_first)) {
+    // 2 doubles a row and strip: (mean, M2) or (c1, c2); 4 pairs make 64 bytes
     const std::int64_t pad = (4 - (problem.rows % 4) * (config.split % 4) % 4) % 4;
     sizes.sums =
         (static_cast<T>(problem.rows) * static_cast<T>(config.split) + static_cast<T>(pad)) *
         static_cast<T>(2 * sizeof(double));
   }
-  const T partial = static_cast<T>(partial_rows(config, problem)) * row_bytes;
+  const T partial = static_cast<T>(partial_rows(parts, problem)) * row_bytes;
   if (problem.grads.dweight) sizes.dweight = partial;
   if (problem.grads.dbias) sizes.dbias = partial;
   return sizes;
 }
+
+// Sets plan's pitch, partial_rows, offsets and workspace_bytes.
+void lay_out_workspace(Plan& plan, const Config& config, const Problem& problem,
+                       std::int64_t parts);
 
 }  // namespace hipnorm

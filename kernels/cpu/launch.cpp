@@ -2,30 +2,19 @@
 #include <algorithm>
 #include <string>
 
+#include "kernels/backends.h"
 #include "kernels/cpu/work.h"
-#include "kernels/launch.h"
 
-namespace hipnorm {
+namespace hipnorm::cpu {
 namespace {
-
-using cpu::BackwardWork;
-using cpu::ForwardWork;
-using cpu::Kernels;
-using cpu::kStripAlignment;
-using cpu::subrange;
 
 const Kernels* kernels_of(const Launch& launch) {
   const DType x = launch.problem.x, weight = launch.problem.weight;
   switch (launch.config.vec_bytes) {
-    case 64: return cpu::avx512_kernels(x, weight);
-    case 32: return cpu::avx2_kernels(x, weight);
-    default: return cpu::baseline_kernels(x, weight);
+    case 64: return avx512_kernels(x, weight);
+    case 32: return avx2_kernels(x, weight);
+    default: return baseline_kernels(x, weight);
   }
-}
-
-std::string failure(const Launch& launch, const std::string& reason) {
-  return "hipnorm: " + to_string(launch.config) + " cannot run " + to_string(launch.problem) +
-         ": " + reason;
 }
 
 // Runs body(i) for i in [0, tasks), on the caller's threads where there is more than one.
@@ -153,7 +142,7 @@ Error launch_backward(const BackwardArgs& args, const Launch& launch) {
     const std::int64_t tasks = std::clamp<std::int64_t>(
         std::min(p.cols * c.parts / kSumsPerTask, groups), 1, launch.device.compute_units);
     run(launch, tasks, [&](std::int64_t task) {
-      const cpu::Range columns = subrange(p.cols, tasks, task, kStripAlignment);
+      const Range columns = subrange(p.cols, tasks, task, kStripAlignment);
       if (p.grads.dweight) {
         kernels->reduce_parts(w.dweight, c.parts, w.pitch, args.dweight, p.weight, columns);
       }
@@ -165,4 +154,4 @@ Error launch_backward(const BackwardArgs& args, const Launch& launch) {
   return {};
 }
 
-}  // namespace hipnorm
+}  // namespace hipnorm::cpu

@@ -11,6 +11,8 @@ using hipError_t = cudaError_t;
 using hipStream_t = cudaStream_t;
 using hipEvent_t = cudaEvent_t;
 using hipDeviceProp_t = cudaDeviceProp;
+using hipGraph_t = cudaGraph_t;
+using hipGraphExec_t = cudaGraphExec_t;
 
 inline constexpr hipError_t hipSuccess = cudaSuccess;
 inline constexpr hipError_t hipErrorInvalidValue = cudaErrorInvalidValue;
@@ -18,6 +20,7 @@ inline constexpr hipError_t hipErrorInvalidConfiguration = cudaErrorInvalidConfi
 inline constexpr hipError_t hipErrorLaunchFailure = cudaErrorLaunchFailure;
 inline constexpr auto hipMemcpyHostToDevice = cudaMemcpyHostToDevice;
 inline constexpr auto hipMemcpyDeviceToHost = cudaMemcpyDeviceToHost;
+inline constexpr auto hipStreamCaptureModeRelaxed = cudaStreamCaptureModeRelaxed;
 inline constexpr auto hipFuncAttributeMaxDynamicSharedMemorySize =
     cudaFuncAttributeMaxDynamicSharedMemorySize;
 
@@ -53,6 +56,23 @@ inline hipError_t hipEventSynchronize(hipEvent_t event) { return cudaEventSynchr
 inline hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t start, hipEvent_t end) {
   return cudaEventElapsedTime(milliseconds, start, end);
 }
+inline hipError_t hipStreamBeginCapture(hipStream_t stream, cudaStreamCaptureMode mode) {
+  return cudaStreamBeginCapture(stream, mode);
+}
+inline hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t* graph) {
+  return cudaStreamEndCapture(stream, graph);
+}
+inline hipError_t hipGraphInstantiate(hipGraphExec_t* executable, hipGraph_t graph, void*, char*,
+                                      std::size_t) {
+  return cudaGraphInstantiate(executable, graph, 0);
+}
+inline hipError_t hipGraphLaunch(hipGraphExec_t executable, hipStream_t stream) {
+  return cudaGraphLaunch(executable, stream);
+}
+inline hipError_t hipGraphExecDestroy(hipGraphExec_t executable) {
+  return cudaGraphExecDestroy(executable);
+}
+inline hipError_t hipGraphDestroy(hipGraph_t graph) { return cudaGraphDestroy(graph); }
 inline hipError_t hipFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   return cudaFuncSetAttribute(kernel, attribute, value);
 }
@@ -101,6 +121,15 @@ inline hipError_t cuda_launch(const void* kernel, std::int64_t blocks, int threa
   const cudaLaunchConfig_t config =
       cuda_config(blocks, threads, lds_bytes, cluster, cooperative, stream, attributes);
   return cudaLaunchKernelExC(&config, kernel, arguments);
+}
+
+// Clusters that the current device holds at once.
+inline hipError_t cuda_resident_clusters(int* count, const void* kernel, int threads,
+                                         std::size_t lds_bytes, int cluster) {
+  cudaLaunchAttribute attributes[2];
+  const cudaLaunchConfig_t config =
+      cuda_config(cluster, threads, lds_bytes, cluster, false, nullptr, attributes);
+  return cudaOccupancyMaxActiveClusters(count, kernel, &config);
 }
 
 }  // namespace hipnorm::gpu

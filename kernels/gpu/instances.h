@@ -44,20 +44,48 @@ constexpr int shift_period(const Problem& problem) {
   return problem.alignment >= kPacketBytes ? 1 : kPacketBytes / problem.alignment;
 }
 
-// forward_wave, backward_wave: a row on threads / rows_per_block lanes of one wave.
+// forward_wave, backward_wave: a row on threads / rows_per_block lanes of one wave. Three packets
+// are the row of 768 bf16 on 32 lanes.
 inline constexpr Instance kForwardWave[] = {
-    {1, 256, 256}, {2, 256, 256}, {4, 256, 256}, {8, 256, 256}};
-inline constexpr Instance kBackwardWave[] = {{1, 256, 256}, {2, 256, 256}, {4, 256, 256}};
+    {1, 1024, 1024}, {2, 1024, 1024}, {4, 768, 512}, {8, 512, 512}};
+inline constexpr Instance kBackwardWave[] = {
+    {1, 768, 1024}, {2, 512, 512}, {3, 384, 512}, {4, 256, 512}};
 // forward_row, backward_row: a row on a block.
 inline constexpr Instance kForwardRow[] = {
-    {1, 1024, 1024}, {2, 1024, 1024}, {4, 512, 512}, {8, 512, 512}, {16, 512, 512}};
-inline constexpr Instance kBackwardRow[] = {{1, 512, 512}, {2, 512, 512}, {4, 256, 512}};
+    {1, 1024, 1024}, {2, 1024, 1024}, {4, 512, 512}, {8, 512, 512}, {16, 512, 1024}};
+inline constexpr Instance kBackwardRow[] = {{1, 768, 1024}, {2, 512, 512}, {4, 256, 512}};
 // The same kernel without dweight and dbias: the second kernel of backward_two_kernel.
 inline constexpr Instance kBackwardRowDx[] = {
-    {1, 1024, 1024}, {2, 512, 512}, {4, 512, 512}, {8, 256, 512}};
+    {1, 1024, 1024}, {2, 1024, 1024}, {4, 512, 512}, {8, 512, 512}};
 // forward_ring, backward_ring: a row on `split` blocks of config.threads threads, and one more wave
-// a block that loads.
+// a block that loads; max_threads is without that wave. Picked by ring_instance (ring_layout.h).
+// Wide: f32 weights of 16-bit rows, which take twice the registers.
 inline constexpr Instance kForwardRing[] = {{1, 608, 0}, {2, 608, 0}, {3, 608, 0}, {4, 480, 0}};
+inline constexpr Instance kForwardRingWide[] = {{1, 608, 0}, {2, 608, 0}, {3, 480, 0}, {4, 352, 0}};
+inline constexpr Instance kForwardRingF32[] = {
+    {1, 608, 0}, {2, 608, 0}, {3, 608, 0}, {4, 480, 0}, {8, 416, 0}};
 inline constexpr Instance kBackwardRing[] = {{1, 608, 0}, {2, 480, 0}, {3, 352, 0}, {5, 352, 0}};
+inline constexpr Instance kBackwardRingWide[] = {
+    {1, 608, 0}, {2, 480, 0}, {3, 352, 0}, {4, 352, 0}};
+inline constexpr Instance kBackwardRingF32[] = {{1, 608, 0}, {2, 608, 0}, {3, 480, 0}, {5, 480, 0}};
+
+// Those of the wave and row kernels that are built for a problem's dtype. Wide rows of f64 are
+// rare: they stream, and are summed first.
+inline constexpr int kMaxVectorsOfF64 = 4;
+constexpr std::span<const Instance> built_for(std::span<const Instance> instances, DType x) {
+  while (x == DType::f64 && instances.back().vectors > kMaxVectorsOfF64) {
+    instances = instances.first(instances.size() - 1);
+  }
+  return instances;
+}
+
+// LDS of one block. forward_row, forward_stream, backward_row and the row kernel of
+// backward_two_kernel: two values of each of up to 32 waves, twice.
+inline constexpr std::int64_t kRowLdsBytes = 2 * 2 * 32 * 8;
+// backward_wave: one accumulator of each element that the block's lanes hold; rows of one lane
+// group only need none, forward_wave never does.
+constexpr std::int64_t backward_wave_lds_bytes(int threads, int vectors, DType x) {
+  return std::int64_t{threads} * vectors * kPacketBytes / size_of(x) * size_of(accumulate_type(x));
+}
 
 }  // namespace hipnorm::gpu

@@ -1,6 +1,6 @@
 // The launch functions of the GPU variants: one template a variant, instantiated once for every
 // element type that it takes (HIPNORM_ELEMENT: every .hip file is compiled once a type), and picked
-// by kernels/gpu/launch.cpp.
+// by kernels/gpu/launch.hip.
 //
 // A launch function turns arguments, config and plan into kernel launches on launch.stream; it
 // decides nothing that plan() has decided. Returns the launch call's own error.
@@ -33,21 +33,34 @@ hipError_t backward_sums_first(const BackwardArgs& args, const Launch& launch);
 template <class T>
 hipError_t backward_roles(const BackwardArgs& args, const Launch& launch);
 
+// backward_row without dweight and dbias: the second kernel of backward_two_kernel. `launch` has
+// the plan of that kernel: tasks, threads, vectors.
+template <class T>
+hipError_t backward_row_dx(const BackwardArgs& args, const Launch& launch);
+
 // The last step of every backward that sums columns: adds the partial rows
 // (workspace + plan.dweight_offset and plan.dbias_offset, plan.partial_rows × plan.pitch of the
 // accumulate type each) in their order and writes dweight and dbias, each where it is asked for.
 template <class T>
 hipError_t reduce_parts(const BackwardArgs& args, const Launch& launch);
 
-// dx alone, a block a row: the second kernel of backward_two_kernel, by plan.vectors.
-template <class T>
-hipError_t backward_row_dx(const BackwardArgs& args, const Launch& launch);
-
 // Blocks (clusters, where config.split > 1) of a persistent variant's main kernel that the whole
-// device holds at once, by the runtime's occupancy query; 0: the kernel cannot run there.
-// `plan` has threads, vectors and lds_bytes.
+// device holds at once (resident_clusters in prepare.h); 0: the kernel cannot run there. `plan` has
+// threads, vectors and lds_bytes. kernels/gpu/resident.hip picks and remembers.
 template <class T>
-int resident_groups(const Config& config, const Plan& plan, const Problem& problem,
-                    const Device& device);
+int forward_row_resident(const Config& config, const Plan& plan, const Problem& problem,
+                         const Device& device);
+template <class T>
+int forward_ring_resident(const Config& config, const Plan& plan, const Problem& problem,
+                          const Device& device);
+template <class T>
+int backward_wave_resident(const Config& config, const Plan& plan, const Problem& problem,
+                           const Device& device);
+template <class T>
+int backward_row_resident(const Config& config, const Plan& plan, const Problem& problem,
+                          const Device& device);
+template <class T>
+int backward_ring_resident(const Config& config, const Plan& plan, const Problem& problem,
+                           const Device& device);
 
 }  // namespace hipnorm::gpu

@@ -164,4 +164,48 @@ __device__ __forceinline__ T raw_element(const Packet& packet, int i) {
 
 __device__ __forceinline__ Packet zero_packet() { return {{0, 0, 0, 0}}; }
 
+// Hides a packet from the optimiser: what was unpacked from it before is unpacked again after,
+// instead of being kept in twice the registers across a reduction.
+__device__ __forceinline__ void forget_unpacked(Packet& packet) {
+#if defined(HIPNORM_EMULATED)
+  (void)packet;
+#elif defined(__CUDACC__)
+  asm volatile(""
+               : "+r"(packet.word[0]), "+r"(packet.word[1]), "+r"(packet.word[2]),
+                 "+r"(packet.word[3]));
+#else
+#pragma unroll
+  for (int i = 0; i < 4; ++i) asm volatile("" : "+v"(packet.word[i]));
+#endif
+}
+
+// Hides where a number came from: what is computed from it after is computed again, not kept.
+__device__ __forceinline__ void forget(int& value) {
+#if defined(HIPNORM_EMULATED)
+  (void)value;
+#elif defined(__CUDACC__)
+  asm volatile("" : "+r"(value));
+#else
+  asm volatile("" : "+v"(value));
+#endif
+}
+
+// AMD: these sums are formed here. Else their updates, whose only other use lies behind the next
+// row's loop, sink past a reduction, and with them all that they are formed from.
+template <class A, int E>
+__device__ __forceinline__ void pin(A (&sums)[E]) {
+#if defined(HIPNORM_EMULATED) || defined(__CUDACC__)
+  (void)sums;
+#else
+#pragma unroll
+  for (int i = 0; i < E; ++i) asm volatile("" : "+v"(sums[i]));
+#endif
+}
+// AMD: nothing is scheduled across. One a packet makes the waits for a row's loads stepwise.
+__device__ __forceinline__ void schedule_here() {
+#if !defined(HIPNORM_EMULATED) && !defined(__CUDACC__)
+  __builtin_amdgcn_sched_barrier(0);
+#endif
+}
+
 }  // namespace hipnorm::gpu

@@ -3,6 +3,7 @@
 // all-lane block sums with one barrier) is ours.
 #pragma once
 
+#include "kernels/gpu/packet.h"
 #include "kernels/gpu/platform.h"
 
 #if defined(HIPNORM_EMULATED)
@@ -18,7 +19,10 @@ namespace hipnorm::gpu {
 // `width` lanes (a power of two ≤ kWave) that lie together; every group of them gets its own sum.
 template <class A>
 __device__ __forceinline__ A shuffle_sum(A value, int width = kWave) {
-  for (int mask = width / 2; mask > 0; mask /= 2) value += __shfl_xor(value, mask, kWave);
+#pragma unroll
+  for (int mask = kWave / 2; mask > 0; mask /= 2) {
+    if (mask < width) value += __shfl_xor(value, mask, kWave);
+  }
   return value;
 }
 
@@ -55,9 +59,30 @@ __device__ __forceinline__ void wave_sum2(A& a, A& b) {
 // Waves of the largest block.
 inline constexpr int kMaxWaves = 1024 / 32;
 
-// Sum over the block, in every thread. `slots` has room for 2 · kMaxWaves values; `parity`
-// alternates between 0 and 1 from call to call, which makes one barrier a call enough: a thread
-// cannot reach the next call with this parity before all have read this one's slots.
+// Σ slot[0 … count − 1], count ≤ kMaxWaves, in every thread: eight values at a time, so that the
+// LDS latency is paid once for them. `slot` is 16-byte aligned and may be read up to kMaxWaves.
+template <class A>
+__device__ __forceinline__ A sum_of_slots(Lds<A> slot, int count) {
+  constexpr int kEach = kElements<A>;
+  const Lds<const Packet> packets = lds_cast<const Packet>(slot);
+  A total = 0;
+#pragma unroll
+  for (int first = 0; first < kMaxWaves; first += 8) {
+    if (first >= count) break;
+    A v[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const Packet packet = packets[(first + i) / kEach];
+      v[i] = first + i < count ? element<A>(packet, i % kEach) : A{0};
+    }
+    total += ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
+  }
+  return total;
+}
+
+// Sum over the block, in every thread. `slots` has room for 2 · kMaxWaves values, 16-byte aligned;
+// `parity` alternates between 0 and 1 from call to call, which makes one barrier a call enough: a
+// thread cannot reach the next call with this parity before all have read this one's slots.
 template <class A>
 __device__ __forceinline__ A block_sum(A value, Lds<A> slots, int parity) {
   value = wave_sum(value);
@@ -66,9 +91,7 @@ __device__ __forceinline__ A block_sum(A value, Lds<A> slots, int parity) {
   Lds<A> slot = slots + parity * kMaxWaves;
   if (threadIdx.x % kWave == 0) slot[threadIdx.x / kWave] = value;
   __syncthreads();
-  A sum = slot[0];
-  for (int w = 1; w < waves; ++w) sum += slot[w];
-  return sum;
+  return sum_of_slots(slot, waves);
 }
 // Two sums for one barrier; `slots` has room for 4 · kMaxWaves values.
 template <class A>
@@ -78,16 +101,12 @@ __device__ __forceinline__ void block_sum2(A& a, A& b, Lds<A> slots, int parity)
   if (waves == 1) return;
   Lds<A> slot = slots + parity * 2 * kMaxWaves;
   if (threadIdx.x % kWave == 0) {
-    slot[2 * (threadIdx.x / kWave)] = a;
-    slot[2 * (threadIdx.x / kWave) + 1] = b;
+    slot[threadIdx.x / kWave] = a;
+    slot[kMaxWaves + threadIdx.x / kWave] = b;
   }
   __syncthreads();
-  a = slot[0];
-  b = slot[1];
-  for (int w = 1; w < waves; ++w) {
-    a += slot[2 * w];
-    b += slot[2 * w + 1];
-  }
+  a = sum_of_slots(slot, waves);
+  b = sum_of_slots(slot + kMaxWaves, waves);
 }
 
 }  // namespace hipnorm::gpu

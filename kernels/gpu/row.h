@@ -170,4 +170,173 @@ __device__ __forceinline__ void load_parameter(Parameter p, Chunk c, accumulate_
   for (int i = 0; i < E; ++i) values[i] = c.holds(i) ? to_accumulate(address[i]) : A{0};
 }
 
+// ---- Rows on the chip ---------------------------------------------------------------------------
+// The same with as little in registers as can be: columns and chunks are ints, and what kind of
+// chunk v is takes one comparison.
+
+// Chunks begin … begin + count − 1.
+struct ChunkRange {
+  int begin = 0;
+  unsigned count = 0;
+  __device__ __forceinline__ bool has(int v) const {
+    return static_cast<unsigned>(v - begin) < count;
+  }
+};
+__device__ __forceinline__ ChunkRange chunks_between(int begin, int end) {
+  return {begin, static_cast<unsigned>(end > begin ? end - begin : 0)};
+}
+
+// The columns of a row: chunk v holds columns v·E − shift and on.
+template <class T>
+struct RowShape {
+  static constexpr int E = kElements<T>;
+  int shift = 0;
+  int cols = 0;     // 0: no row, every chunk is empty
+  ChunkRange full;  // chunks that lie in the row with all their elements
+
+  RowShape() = default;
+  __device__ __forceinline__ RowShape(int row_shift, int row_cols)
+      : shift(row_shift),
+        cols(row_cols),
+        full(chunks_between(row_shift > 0 ? 1 : 0, (row_cols + row_shift) / E)) {}
+  __device__ __forceinline__ int chunks() const { return (cols + shift + E - 1) / E; }
+  // Whether element i of chunk v lies in the row.
+  __device__ __forceinline__ bool holds(int v, int i) const {
+    return static_cast<unsigned>(v * E - shift + i) < static_cast<unsigned>(cols);
+  }
+  // Elements of chunk v in the row.
+  __device__ __forceinline__ int count(int v) const {
+    if (full.has(v)) return E;
+    int n = 0;
+#pragma unroll
+    for (int i = 0; i < E; ++i) n += holds(v, i);
+    return n;
+  }
+  __device__ __forceinline__ void mask(accumulate_t<T> (&values)[E], int v) const {
+    if (full.has(v)) return;
+#pragma unroll
+    for (int i = 0; i < E; ++i) {
+      if (!holds(v, i)) values[i] = 0;
+    }
+  }
+  __device__ __forceinline__ void mask(Packet& packet, int v) const {
+    if (full.has(v)) return;
+#pragma unroll
+    for (int i = 0; i < E; ++i) {
+      if (!holds(v, i)) set_element<T>(packet, i, T{});
+    }
+  }
+  // Writes chunk v of the row whose chunk 0 lies at `chunk0`.
+  __device__ __forceinline__ void store(char* chunk0, int v, const Packet& packet) const {
+    char* address = chunk0 + std::int64_t{v} * 16;
+    if (full.has(v)) {
+      *reinterpret_cast<Packet*>(address) = packet;
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < E; ++i) {
+      if (holds(v, i)) reinterpret_cast<T*>(address)[i] = raw_element<T>(packet, i);
+    }
+  }
+};
+
+// Elements first … of U at `address`, of columns column … column + kElements<U> − 1: those that the
+// row has.
+template <class U>
+__device__ __forceinline__ void load_elements(Packet& packet, const char* address, int column,
+                                              int cols) {
+#pragma unroll
+  for (int i = 0; i < kElements<U>; ++i) {
+    if (static_cast<unsigned>(column + i) < static_cast<unsigned>(cols)) {
+      set_element<U>(packet, i, reinterpret_cast<const U*>(address)[i]);
+    }
+  }
+}
+
+// How a row is read: chunks in `whole` as packets. The others, at the ends of the tensor (or all,
+// where the row has not the output's alignment), are left to load_rest: a kernel issues all its
+// load_whole first, which cost a predicate each, and looks for a rest once they are under way.
+// Neither masks: elements outside the row may be anything.
+struct RowReader {
+  const char* chunk0 = nullptr;
+  ChunkRange whole;
+  __device__ __forceinline__ Packet load_whole(int v) const {
+    if (whole.has(v)) return *reinterpret_cast<const Packet*>(chunk0 + std::int64_t{v} * 16);
+    return zero_packet();
+  }
+  template <class T>
+  __device__ __forceinline__ bool has_rest(const RowShape<T>& shape) const {
+    return whole.count < static_cast<unsigned>(shape.chunks());
+  }
+  template <class T>
+  __device__ __forceinline__ void load_rest(Packet& packet, int v, const RowShape<T>& shape) const {
+    if (whole.has(v)) return;
+    load_elements<T>(packet, chunk0 + std::int64_t{v} * 16, v * kElements<T> - shape.shift,
+                     shape.cols);
+  }
+};
+template <class T>
+__device__ __forceinline__ RowReader reader_of(const Rows& rows, const char* row,
+                                               const RowShape<T>& shape) {
+  RowReader reader;
+  reader.chunk0 = row - shape.shift * static_cast<int>(sizeof(T));
+  const std::int64_t readable = (rows.readable_end - reader.chunk0) / 16;
+  const int chunks = shape.chunks();
+  if (reinterpret_cast<std::uintptr_t>(reader.chunk0) % 16 == 0) {
+    reader.whole = chunks_between(reader.chunk0 < rows.readable_begin ? 1 : 0,
+                                  readable < chunks ? static_cast<int>(readable) : chunks);
+  }
+  return reader;
+}
+
+// One chunk of a parameter, on its way from request to use; 0 outside the row. kMayBeWide:
+// registers for a wide one.
+template <class T, bool kMayBeWide = true>
+struct ParameterPackets {
+  using A = accumulate_t<T>;
+  static constexpr int E = kElements<T>;
+  static constexpr int kWide = kMayBeWide ? E / kElements<A> : 1;  // packets of a wide parameter
+  Packet raw[kWide];
+
+  __device__ __forceinline__ void request(Parameter p, T absent, int v, const RowShape<T>& shape) {
+    if (p.data == nullptr) {
+#pragma unroll
+      for (int i = 0; i < E; ++i) set_element<T>(raw[0], i, absent);
+    } else if (kWide > 1 && p.wide) {
+      fetch<A>(p, v, shape);
+    } else {
+      fetch<T>(p, v, shape);
+    }
+  }
+  __device__ __forceinline__ void take(Parameter p, A (&values)[E]) const {
+    if (kWide > 1 && p.wide && p.data != nullptr) {
+#pragma unroll
+      for (int i = 0; i < E; ++i) {
+        values[i] = element<A>(raw[i / kElements<A>], i % kElements<A>);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < E; ++i) values[i] = element<T>(raw[0], i);
+    }
+  }
+
+ private:
+  template <class U>
+  __device__ __forceinline__ void fetch(Parameter p, int v, const RowShape<T>& shape) {
+    constexpr int kPackets = E / kElements<U>;
+    const char* chunk = static_cast<const char*>(p.data) +
+                        (std::int64_t{v} * E - shape.shift) * static_cast<int>(sizeof(U));
+    if (shape.full.has(v) && reinterpret_cast<std::uintptr_t>(chunk) % 16 == 0) {
+#pragma unroll
+      for (int k = 0; k < kPackets; ++k) raw[k] = reinterpret_cast<const Packet*>(chunk)[k];
+      return;
+    }
+#pragma unroll
+    for (int k = 0; k < kPackets; ++k) {
+      raw[k] = zero_packet();
+      load_elements<U>(raw[k], chunk + k * 16, v * E - shape.shift + k * kElements<U>, shape.cols);
+    }
+  }
+};
+
 }  // namespace hipnorm::gpu

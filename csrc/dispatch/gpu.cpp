@@ -1,0 +1,127 @@
+#include "csrc/dispatch/gpu.h"
+
+#include <algorithm>
+
+#include "kernels/gpu/columns_layout.h"
+#include "kernels/gpu/ring_layout.h"
+
+namespace hipnorm {
+namespace {
+
+using gpu::Instance;
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0); }
+
+// Registers of a compute unit, where it is one of AMD's: 131072 on CDNA (4 SIMDs of 128 KB), 98304
+// and more on RDNA3. NVIDIA's multiprocessors have 65536.
+constexpr int kFewestOnAmd = 98304;
+
+// Those with which a row's packets are found by instance_for; empty for the others.
+std::span<const Instance> instances_of(Variant variant, const Problem& problem) {
+  switch (variant) {
+    case Variant::gpu_forward_wave: return gpu::built_for(gpu::kForwardWave, problem.x);
+    case Variant::gpu_forward_row: return gpu::built_for(gpu::kForwardRow, problem.x);
+    case Variant::gpu_backward_wave: return gpu::built_for(gpu::kBackwardWave, problem.x);
+    case Variant::gpu_backward_row: return gpu::built_for(gpu::kBackwardRow, problem.x);
+    case Variant::gpu_backward_two_kernel:  // whose row kernel it is
+      if (problem.grads.dx) return gpu::built_for(gpu::kBackwardRowDx, problem.x);
+      return {};
+    default: return {};
+  }
+}
+
+}  // namespace
+
+GpuLimits::GpuLimits(const Device& device)
+    : wave(device.wave_size == 32 ? 32 : 64),
+      max_threads(std::max(device.max_threads, 256)),
+      max_cluster(std::max(device.max_cluster, 1)),
+      registers(std::max(device.registers, 65536)),
+      lds_bytes(std::max<std::int64_t>(device.lds_bytes, 32 * 1024)),
+      unit_lds_bytes(std::max(device.unit_lds_bytes, lds_bytes)),
+      amd(device.registers >= kFewestOnAmd || device.arch.starts_with("gfx")) {}
+
+GpuKernel::GpuKernel(const Config& config, const Problem& problem, const GpuLimits& limits)
+    : instances(instances_of(config.variant, problem)),
+      chunks(gpu::chunks_of_row(problem)),
+      lanes(config.threads),
+      threads(config.threads),
+      units(problem.rows),
+      period(gpu::shift_period(problem)) {
+  if (is_wave_variant(config.variant)) lanes = config.threads / config.rows_per_block;
+  if (!instances.empty()) instance = gpu::instance_for(instances, chunks, std::max(1, lanes));
+  switch (config.variant) {
+    case Variant::gpu_forward_row: persistent = config.stages > 1; [[fallthrough]];
+    case Variant::gpu_forward_stream: lds_bytes = gpu::kRowLdsBytes; break;
+    case Variant::gpu_backward_row:
+      persistent = true;
+      lds_bytes = gpu::kRowLdsBytes;
+      break;
+    case Variant::gpu_forward_wave:
+    case Variant::gpu_backward_wave:
+      persistent = problem.is_backward();
+      units = ceil_div(problem.rows, config.rows_per_block);
+      // Both are powers of two where the config is valid.
+      period = std::max<std::int64_t>(1, period / config.rows_per_block);
+      if (persistent && instance != nullptr) {
+        lds_bytes = gpu::backward_wave_lds_bytes(threads, instance->vectors, problem.x);
+      }
+      break;
+    case Variant::gpu_forward_ring:
+    case Variant::gpu_backward_ring: {
+      persistent = true;
+      together = std::max(1, config.rows_per_block);
+      cluster = config.split;
+      threads += limits.wave;
+      const auto layout = gpu::ring_layout({.backward = problem.is_backward(),
+                                            .chunks = chunks,
+                                            .threads = config.threads,
+                                            .rows = together,
+                                            .stages = config.stages,
+                                            .split = config.split,
+                                            .wave = limits.wave});
+      chunks = layout.slice;
+      lds_bytes = layout.bytes;
+      instances = gpu::ring_instances(problem);
+      instance = gpu::ring_instance(problem, config.threads, together, config.split);
+      break;
+    }
+    case Variant::gpu_backward_two_kernel:
+      lds_bytes = std::max(gpu::column_lds_bytes(problem, config.threads), gpu::kRowLdsBytes);
+      break;
+    case Variant::gpu_backward_sums_first:
+    case Variant::gpu_backward_roles:
+      lds_bytes = gpu::role_lds_bytes(problem, config.threads);
+      break;
+    default: break;
+  }
+}
+
+std::int64_t resident_by_formula(const GpuKernel& kernel, const Problem& problem,
+                                 const Device& device, const GpuLimits& limits) {
+  // What the compiler takes for a packet: the row's own, the next row's, weights, sums.
+  const int vectors = kernel.instance == nullptr ? 1 : kernel.instance->vectors;
+  const int each = problem.is_backward() ? (problem.grads.columns() ? 28 : 12) : 8;
+  int per_thread = 40 + each * vectors;
+  if (kernel.instance != nullptr) {
+    per_thread =
+        std::min(per_thread, limits.registers / std::max(1, limits.bound(*kernel.instance)));
+  }
+  per_thread = std::clamp((per_thread + 7) / 8 * 8, 16, limits.amd ? 512 : 255);
+
+  constexpr std::int64_t kUnitThreads = 2048, kUnitBlocks = 32;
+  // NVIDIA keeps 1 KB of LDS for itself in each block.
+  const std::int64_t lds = std::max<std::int64_t>(1, kernel.lds_bytes + (limits.amd ? 0 : 1024));
+  const int threads = std::max(1, kernel.threads);
+  const std::int64_t blocks = std::max<std::int64_t>(
+      1, std::min({kUnitThreads / threads, kUnitBlocks, limits.unit_lds_bytes / lds,
+                   std::int64_t{limits.registers} / per_thread / threads}));
+  const std::int64_t compute_units = std::clamp(device.compute_units, 1, 1 << 16);
+  if (kernel.cluster == 1) return compute_units * blocks;
+  // Clusters lie within a part of the chip (GPC) whose units they do not divide: an H200 of 132
+  // units holds 66 of 2, 39 of 3, 30 of 4, 15 of 8 and 7 of 16.
+  const std::int64_t usable = kernel.cluster == 2 ? compute_units : compute_units * 10 / 11;
+  return std::max<std::int64_t>(1, usable * blocks / kernel.cluster);
+}
+
+}  // namespace hipnorm

@@ -1,0 +1,61 @@
+// The GPU's plan: blocks, groups that share the rows, LDS.
+#include <algorithm>
+
+#include "csrc/dispatch/gpu.h"
+#include "csrc/dispatch/workspace.h"
+#include "kernels/gpu/columns_layout.h"
+
+namespace hipnorm {
+namespace {
+
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0); }
+
+// The fewest groups that need no more steps each than all resident ones would: none idles in the
+// last step, and fewer partial rows are written. Where the period asks for more groups than are
+// resident, the others run after them: they do not wait for each other.
+std::int64_t group_count(const GpuKernel& kernel, std::int64_t resident) {
+  const std::int64_t most = std::max(kernel.period, resident / kernel.period * kernel.period);
+  if (kernel.units <= std::max(most, resident)) return kernel.units;  // one each
+  const std::int64_t steps = ceil_div(ceil_div(kernel.units, most), kernel.together);
+  const std::int64_t even = ceil_div(kernel.units, steps * kernel.together);
+  return ceil_div(even, kernel.period) * kernel.period;
+}
+
+// Blocks of the main grid of a variant that is not persistent.
+std::int64_t block_count(const Config& config, const Problem& problem, const GpuKernel& kernel,
+                         const GpuLimits& limits) {
+  const std::int64_t strips = gpu::column_strips(config.variant, problem, config.threads);
+  switch (config.variant) {
+    case Variant::gpu_backward_roles: return gpu::role_blocks(problem, config.threads, limits.wave);
+    case Variant::gpu_backward_two_kernel:  // of the kernel that gives dx, where it runs
+      return problem.grads.dx ? kernel.units : strips * config.parts;
+    case Variant::gpu_backward_sums_first: return strips * config.parts;
+    default: return kernel.units;
+  }
+}
+
+}  // namespace
+
+Plan plan_gpu(const Config& config, const Problem& problem, const Device& device, bool ask) {
+  const GpuLimits limits(device);
+  const GpuKernel kernel(config, problem, limits);
+  Plan result;
+  result.threads = kernel.threads;
+  result.vectors = kernel.instance == nullptr ? 0 : kernel.instance->vectors;
+  result.lds_bytes = kernel.lds_bytes;
+  std::int64_t parts = config.parts;
+  if (kernel.persistent) {
+    const std::int64_t resident = ask && device.resident_groups != nullptr
+                                      ? device.resident_groups(config, result, problem, device)
+                                      : resident_by_formula(kernel, problem, device, limits);
+    result.groups = resident <= 0 ? 0 : group_count(kernel, resident);
+    result.tasks = result.groups * kernel.cluster;
+    parts = result.groups;
+  } else {
+    result.tasks = std::min(kMaxBlocks, block_count(config, problem, kernel, limits));
+  }
+  lay_out_workspace(result, config, problem, parts);
+  return result;
+}
+
+}  // namespace hipnorm

@@ -1,0 +1,211 @@
+// backward_wave and backward_row: persistent; a row on part of a wave, a wave, or a block, and with
+// it, in registers, the group's sums for dweight and dbias.
+#include "kernels/gpu/backward_row.h"
+#include "kernels/gpu/group.h"
+#include "kernels/gpu/instance_of.h"
+#include "kernels/gpu/partial_rows.h"
+
+namespace hipnorm::gpu {
+namespace {
+
+// kAhead: the loads of the group's next row are under way while it works on this one.
+template <class T, int V, bool kBlock, bool kAhead, bool kWide>
+__device__ __forceinline__ void backward_rows(const BackwardRowArgs& a) {
+  using A = accumulate_t<T>;
+  constexpr int E = kElements<T>;
+  typename GroupOf<T, kBlock>::type group(a.lanes_log2);
+  const std::int64_t step = std::int64_t{gridDim.x} * group.count;
+  std::int64_t block_row = std::int64_t{blockIdx.x} * group.count;
+  BackwardRow<T> row = row_of<T>(a, block_row + group.index);
+
+  Packet x[V], dy[V], next_x[V], next_dy[V];
+  const auto load_row = [&](Packet(&to_x)[V], Packet(&to_dy)[V]) {  // of `row`
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      to_x[v] = row.x.load_whole(v * group.lanes + group.lane);
+      to_dy[v] = row.dy.load_whole(v * group.lanes + group.lane);
+    }
+  };
+  // The group's rows have one shift: these stay.
+  ParameterPackets<T, kWide> weight[V];
+#pragma unroll
+  for (int v = 0; v < V; ++v) {
+    weight[v].request(a.weight, from_accumulate<T>(1), v * group.lanes + group.lane, row.shape);
+  }
+  Saved<A> next_saved;
+  if (kAhead) {
+    next_saved = saved_of<T>(a, block_row + group.index);
+    load_row(next_x, next_dy);
+  }
+
+  A dweight[V][E] = {}, dbias[V][E] = {};
+  for (; block_row < a.rows; block_row += step) {
+    const std::int64_t r = block_row + group.index;
+    const BackwardRow<T> current = row;
+    const RowShape<T>& shape = current.shape;
+    int lane = group.lane;
+    Saved<A> saved;
+    if (kAhead) {
+      saved = next_saved;
+#pragma unroll
+      for (int v = 0; v < V; ++v) {
+        x[v] = next_x[v];
+        dy[v] = next_dy[v];
+      }
+      row = row_of<T>(a, r + step);
+      next_saved = saved_of<T>(a, r + step);
+      load_row(next_x, next_dy);
+    } else {
+      saved = saved_of<T>(a, r);
+      load_row(x, dy);
+      row = row_of<T>(a, r + step);
+    }
+    load_rest(current, lane, group.lanes, x, dy);
+    saved = usable_part(saved);
+
+    A s1 = 0, s2 = 0;
+    forget(lane);
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      A w[E], d[E], normalised[E];
+      weight[v].take(a.weight, w);
+      unpack(shape, v * group.lanes + lane, x[v], dy[v], saved, normalised, d);
+#pragma unroll
+      for (int i = 0; i < E; ++i) {
+        dbias[v][i] += d[i];
+        dweight[v][i] += d[i] * normalised[i];
+        s1 += d[i] * w[i];
+        s2 += d[i] * w[i] * normalised[i];
+      }
+      pin(dweight[v]);
+      pin(dbias[v]);
+      schedule_here();
+    }
+    if (a.dx == nullptr) continue;
+
+    group.sum2(s1, s2);
+    const A c1 = s1 / static_cast<A>(a.cols), c2 = s2 / static_cast<A>(a.cols);
+    char* dx = a.dx + (r * a.cols - shape.shift) * static_cast<std::int64_t>(sizeof(T));
+    forget(lane);
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      forget_unpacked(x[v]);
+      forget_unpacked(dy[v]);
+      A w[E];
+      weight[v].take(a.weight, w);
+      write_dx(shape, dx, v * group.lanes + lane, x[v], dy[v], w, saved, c1, c2);
+      schedule_here();
+    }
+  }
+
+  const std::int64_t first_row = std::int64_t{blockIdx.x} * group.count;
+  const std::int64_t offset = std::int64_t{blockIdx.x} * a.pitch;
+  A* const parts[2] = {static_cast<A*>(a.dweight), static_cast<A*>(a.dbias)};
+  if constexpr (!kBlock) {
+    if (group.count > 1) {
+      const auto shift_of_group = [&](int g) { return shift_of_row<T>(a, first_row + g); };
+      add_groups<T>(parts[0], offset, dweight, shift_of_group, a.cols, group);
+      add_groups<T>(parts[1], offset, dbias, shift_of_group, a.cols, group);
+      return;
+    }
+  }
+  const int shift = shift_of_row<T>(a, first_row);
+  write_partial_row<T>(parts[0], offset, dweight, shift, a.cols, group);
+  write_partial_row<T>(parts[1], offset, dbias, shift, a.cols, group);
+}
+
+template <class T, int V, bool kWide>
+__global__ void __launch_bounds__(launch_bound(kBackwardWave, V))
+    backward_wave_kernel(BackwardRowArgs args) {
+  backward_rows<T, V, false, true, kWide>(args);
+}
+template <class T, int V, bool kAhead, bool kWide>
+__global__ void __launch_bounds__(launch_bound(kBackwardRow, V))
+    backward_row_kernel(BackwardRowArgs args) {
+  backward_rows<T, V, true, kAhead, kWide>(args);
+}
+
+using Kernel = void (*)(BackwardRowArgs);
+template <class T, int V>
+Kernel wave_kernel(const Problem& p) {
+  if constexpr (sizeof(T) == 2) {
+    if (p.has_weight && p.weight != p.x) return backward_wave_kernel<T, V, true>;
+  }
+  return backward_wave_kernel<T, V, false>;
+}
+template <class T, int V>
+Kernel row_kernel(const Problem& p, const Config& config) {
+  if constexpr (sizeof(T) == 2) {
+    if (p.has_weight && p.weight != p.x) {
+      return config.stages > 1 ? backward_row_kernel<T, V, true, true>
+                               : backward_row_kernel<T, V, false, true>;
+    }
+  }
+  return config.stages > 1 ? backward_row_kernel<T, V, true, false>
+                           : backward_row_kernel<T, V, false, false>;
+}
+
+template <class T>
+hipError_t launch_rows(Kernel kernel, std::int64_t lds_bytes, const BackwardArgs& args,
+                       const Launch& launch) {
+  const Grid grid = {.blocks = launch.plan.groups,
+                     .threads = launch.plan.threads,
+                     .lds_bytes = static_cast<std::size_t>(lds_bytes),
+                     .stream = static_cast<hipStream_t>(launch.stream)};
+  const hipError_t error = launch_kernel(kernel, grid, backward_row_args<T>(args, launch));
+  if (error != hipSuccess || !launch.problem.grads.columns()) return error;
+  return reduce_parts<T>(args, launch);
+}
+
+template <class T>
+std::int64_t wave_lds_bytes(const Plan& plan, const Problem& problem) {
+  return backward_wave_lds_bytes(plan.threads, plan.vectors, problem.x);
+}
+
+}  // namespace
+
+template <class T>
+hipError_t backward_wave(const BackwardArgs& args, const Launch& launch) {
+  return with_vectors<T, kBackwardWave>(launch.plan.vectors, [&]<int V>() {
+    return launch_rows<T>(wave_kernel<T, V>(launch.problem),
+                          wave_lds_bytes<T>(launch.plan, launch.problem), args, launch);
+  });
+}
+template <class T>
+hipError_t backward_row(const BackwardArgs& args, const Launch& launch) {
+  return with_vectors<T, kBackwardRow>(launch.plan.vectors, [&]<int V>() {
+    return launch_rows<T>(row_kernel<T, V>(launch.problem, launch.config), kRowLdsBytes, args,
+                          launch);
+  });
+}
+
+template <class T>
+int backward_wave_resident(const Config&, const Plan& plan, const Problem& problem,
+                           const Device& device) {
+  int blocks = 0;
+  with_vectors<T, kBackwardWave>(plan.vectors, [&]<int V>() {
+    blocks = resident_blocks(wave_kernel<T, V>(problem), plan.threads,
+                             wave_lds_bytes<T>(plan, problem), device);
+    return hipSuccess;
+  });
+  return blocks;
+}
+template <class T>
+int backward_row_resident(const Config& config, const Plan& plan, const Problem& problem,
+                          const Device& device) {
+  int blocks = 0;
+  with_vectors<T, kBackwardRow>(plan.vectors, [&]<int V>() {
+    blocks = resident_blocks(row_kernel<T, V>(problem, config), plan.threads, kRowLdsBytes, device);
+    return hipSuccess;
+  });
+  return blocks;
+}
+
+template hipError_t backward_wave<HIPNORM_ELEMENT>(const BackwardArgs&, const Launch&);
+template hipError_t backward_row<HIPNORM_ELEMENT>(const BackwardArgs&, const Launch&);
+template int backward_wave_resident<HIPNORM_ELEMENT>(const Config&, const Plan&, const Problem&,
+                                                     const Device&);
+template int backward_row_resident<HIPNORM_ELEMENT>(const Config&, const Plan&, const Problem&,
+                                                    const Device&);
+
+}  // namespace hipnorm::gpu

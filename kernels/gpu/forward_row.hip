@@ -1,0 +1,257 @@
+// forward_wave and forward_row: a row in the registers of part of a wave, a wave, or a block.
+#include <bit>
+
+#include "kernels/gpu/group.h"
+#include "kernels/gpu/instance_of.h"
+#include "kernels/gpu/launchers.h"
+#include "kernels/gpu/row.h"
+#include "kernels/gpu/statistics.h"
+
+namespace hipnorm::gpu {
+namespace {
+
+struct ForwardRowArgs {
+  Rows x;
+  char* y;
+  Parameter weight;
+  Parameter bias;
+  void* mean;
+  void* rstd;
+  std::int64_t rows;
+  int cols;
+  int lanes_log2;  // of a row's lanes, where they are part of a wave
+  double eps;
+};
+
+// How many packets of weight and bias are requested before the second sum, and from then on ahead
+// of their use. AMD: a wait for one load waits for all older ones and for stores, too, so all
+// should precede the apply loop's.
+#if defined(__CUDACC__)
+inline constexpr int kParametersAhead = 1;
+#else
+inline constexpr int kParametersAhead = 4;
+#endif
+
+template <class T>
+struct ForwardRow {
+  RowShape<T> shape;
+  RowReader x;
+  char* y = nullptr;  // of chunk 0
+};
+template <class T>
+__device__ __forceinline__ ForwardRow<T> row_of(const ForwardRowArgs& a, std::int64_t r) {
+  ForwardRow<T> row;
+  if (r >= a.rows) return row;
+  char* y = a.y + r * a.cols * static_cast<std::int64_t>(sizeof(T));
+  row.shape = RowShape<T>(shift_of<T>(y), a.cols);
+  row.x = reader_of<T>(a.x, a.x.row(r), row.shape);
+  row.y = y - row.shape.shift * static_cast<int>(sizeof(T));
+  return row;
+}
+
+// kAhead: the loads of the group's next row are under way across the sums of this one; of its first
+// kNext packets into registers of their own, of the others in place, as soon as this row is done
+// with them.
+template <class T, int V, bool kBlock, bool kAhead>
+__device__ __forceinline__ void forward_rows(const ForwardRowArgs& a) {
+  using A = accumulate_t<T>;
+  constexpr int E = kElements<T>, kNext = !kAhead ? 0 : V < 4 ? V : 4;
+  // Parameters under way before the second sum: of how many packets.
+  constexpr int kRequested = kParametersAhead < V ? kParametersAhead : V;
+  typename GroupOf<T, kBlock>::type group(a.lanes_log2);
+
+  const std::int64_t step = std::int64_t{gridDim.x} * group.count;
+  std::int64_t block_row = std::int64_t{blockIdx.x} * group.count;
+  ForwardRow<T> row = row_of<T>(a, block_row + group.index);
+  const auto first_of = [&](std::int64_t r) {
+    return r < a.rows ? to_accumulate(*reinterpret_cast<const T*>(a.x.row(r))) : A{0};
+  };
+  Packet x[V], next[kNext > 0 ? kNext : 1];
+  A next_first = 0;
+  if (kAhead) {
+    next_first = first_of(block_row + group.index);
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      (v < kNext ? next[v] : x[v]) = row.x.load_whole(v * group.lanes + group.lane);
+    }
+  }
+
+  for (; block_row < a.rows; block_row += step) {
+    const std::int64_t r = block_row + group.index;
+    const RowShape<T> shape = row.shape;
+    ForwardRow<T> following;
+    A first;
+    int lane = group.lane;
+    if (kAhead) {
+      following = row_of<T>(a, r + step);
+      first = next_first;
+#pragma unroll
+      for (int v = 0; v < kNext; ++v) x[v] = next[v];
+      next_first = first_of(r + step);
+#pragma unroll
+      for (int v = 0; v < kNext; ++v) next[v] = following.x.load_whole(v * group.lanes + lane);
+    } else {
+      first = first_of(r);
+#pragma unroll
+      for (int v = 0; v < V; ++v) x[v] = row.x.load_whole(v * group.lanes + lane);
+    }
+    if (row.x.has_rest(shape)) {
+#pragma unroll
+      for (int v = 0; v < V; ++v) row.x.load_rest(x[v], v * group.lanes + lane, shape);
+    }
+
+    // Four chains: roundings of 16-bit elements repeat, and a chain should be short.
+    A s[4] = {};
+    forget(lane);
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      A d[E];
+#pragma unroll
+      for (int i = 0; i < E; ++i) d[i] = element<T>(x[v], i) - first;
+      shape.mask(d, v * group.lanes + lane);
+#pragma unroll
+      for (int i = 0; i < E; ++i) s[i % 4] += d[i];
+    }
+    const A sum = group.sum((s[0] + s[1]) + (s[2] + s[3]));
+    Mean<A> mean = mean_of(first, sum, static_cast<A>(a.cols));
+
+    A q[4] = {};
+    forget(lane);
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      if (V > 1) forget_unpacked(x[v]);
+      A d[E];
+#pragma unroll
+      for (int i = 0; i < E; ++i) d[i] = mean.centred(element<T>(x[v], i));
+      shape.mask(d, v * group.lanes + lane);
+#pragma unroll
+      for (int i = 0; i < E; ++i) q[i % 4] += d[i] * d[i];
+    }
+    ParameterPackets<T> weight[kRequested], bias[kRequested];
+#pragma unroll
+    for (int v = 0; v < kRequested; ++v) {
+      weight[v].request(a.weight, from_accumulate<T>(1), v * group.lanes + lane, shape);
+      bias[v].request(a.bias, from_accumulate<T>(0), v * group.lanes + lane, shape);
+    }
+    const A squares = group.sum((q[0] + q[1]) + (q[2] + q[3]));
+
+    A scale = 1, rstd;
+    if (shape.cols > 0 && (!is_finite(sum) || needs_scaling(squares, a.eps, scale))) {
+      // Lanes of one wave may have rows of which only one is extreme: each walks its row alone.
+      const T* elements = reinterpret_cast<const T*>(a.x.row(r));
+      if constexpr (kBlock) {
+        rstd = rstd_of_extreme_row<T>(elements, a.cols, group.lane, group.lanes, a.eps, sum,
+                                      squares, mean, [&](A value) { return group.sum(value); });
+      } else {
+        rstd = rstd_of_extreme_row<T>(elements, a.cols, 0, 1, a.eps, sum, squares, mean,
+                                      [](A value) { return value; });
+      }
+    } else {
+      rstd = rstd_of(squares, static_cast<A>(a.cols), A{1}, a.eps);
+    }
+    if (shape.cols > 0 && group.lane == 0) {
+      static_cast<A*>(a.mean)[r] = mean.high;
+      static_cast<A*>(a.rstd)[r] = rstd;
+    }
+
+    const RowScale<A> normalise = scale_of(mean, rstd);
+    forget(lane);
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      if (V > 1) forget_unpacked(x[v]);
+      A w[E], b[E], y[E];
+      weight[v % kRequested].take(a.weight, w);
+      bias[v % kRequested].take(a.bias, b);
+#pragma unroll
+      for (int i = 0; i < E; ++i) {
+        y[i] = normalise.normalised(element<T>(x[v], i)) * w[i] + b[i];
+      }
+      if (v + kRequested < V) {
+        const int ahead = (v + kRequested) * group.lanes + lane;
+        weight[v % kRequested].request(a.weight, from_accumulate<T>(1), ahead, shape);
+        bias[v % kRequested].request(a.bias, from_accumulate<T>(0), ahead, shape);
+      }
+      shape.store(row.y, v * group.lanes + lane, pack<T>(y));
+      if (kAhead && v >= kNext) x[v] = following.x.load_whole(v * group.lanes + lane);
+    }
+    row = kAhead ? following : row_of<T>(a, r + step);
+  }
+}
+
+template <class T, int V>
+__global__ void __launch_bounds__(launch_bound(kForwardWave, V))
+    forward_wave_kernel(ForwardRowArgs args) {
+  forward_rows<T, V, false, false>(args);
+}
+template <class T, int V, bool kAhead>
+__global__ void __launch_bounds__(launch_bound(kForwardRow, V))
+    forward_row_kernel(ForwardRowArgs args) {
+  forward_rows<T, V, true, kAhead>(args);
+}
+
+template <class T>
+ForwardRowArgs kernel_args(const ForwardArgs& args, const Launch& launch) {
+  const Problem& p = launch.problem;
+  const bool wide = p.weight != p.x;
+  return {
+      .x = make_rows(args.x, args.x_stride, p.rows, p.cols, sizeof(T)),
+      .y = static_cast<char*>(args.y),
+      .weight = {args.weight, wide},
+      .bias = {args.bias, wide},
+      .mean = args.mean,
+      .rstd = args.rstd,
+      .rows = p.rows,
+      .cols = static_cast<int>(p.cols),
+      .lanes_log2 = launch.config.rows_per_block > 0
+                        ? std::countr_zero(static_cast<unsigned>(launch.plan.threads /
+                                                                 launch.config.rows_per_block))
+                        : 0,
+      .eps = args.eps,
+  };
+}
+
+Grid grid_of(const Launch& launch, std::int64_t lds_bytes) {
+  return {.blocks = launch.plan.tasks,
+          .threads = launch.plan.threads,
+          .lds_bytes = static_cast<std::size_t>(lds_bytes),
+          .stream = static_cast<hipStream_t>(launch.stream)};
+}
+
+}  // namespace
+
+template <class T>
+hipError_t forward_wave(const ForwardArgs& args, const Launch& launch) {
+  return with_vectors<T, kForwardWave>(launch.plan.vectors, [&]<int V>() {
+    return launch_kernel(forward_wave_kernel<T, V>, grid_of(launch, 0),
+                         kernel_args<T>(args, launch));
+  });
+}
+
+template <class T>
+hipError_t forward_row(const ForwardArgs& args, const Launch& launch) {
+  return with_vectors<T, kForwardRow>(launch.plan.vectors, [&]<int V>() {
+    const auto kernel =
+        launch.config.stages > 1 ? forward_row_kernel<T, V, true> : forward_row_kernel<T, V, false>;
+    return launch_kernel(kernel, grid_of(launch, kRowLdsBytes), kernel_args<T>(args, launch));
+  });
+}
+
+template <class T>
+int forward_row_resident(const Config& config, const Plan& plan, const Problem&,
+                         const Device& device) {
+  int blocks = 0;
+  with_vectors<T, kForwardRow>(plan.vectors, [&]<int V>() {
+    const auto kernel =
+        config.stages > 1 ? forward_row_kernel<T, V, true> : forward_row_kernel<T, V, false>;
+    blocks = resident_blocks(kernel, plan.threads, kRowLdsBytes, device);
+    return hipSuccess;
+  });
+  return blocks;
+}
+
+template hipError_t forward_wave<HIPNORM_ELEMENT>(const ForwardArgs&, const Launch&);
+template hipError_t forward_row<HIPNORM_ELEMENT>(const ForwardArgs&, const Launch&);
+template int forward_row_resident<HIPNORM_ELEMENT>(const Config&, const Plan&, const Problem&,
+                                                   const Device&);
+
+}  // namespace hipnorm::gpu

@@ -1,0 +1,60 @@
+// From a plan's run-time `vectors` to a kernel's compile-time instance.
+#pragma once
+
+#include <iterator>
+#include <type_traits>
+#include <utility>
+
+#include "kernels/gpu/instances.h"
+#include "kernels/gpu/platform.h"
+
+namespace hipnorm::gpu {
+
+// Threads that the instance of `vectors` packets may have in a block, on the GPU compiled for.
+constexpr int launch_bound(std::span<const Instance> instances, int vectors) {
+#if defined(__CUDACC__) || defined(HIPNORM_EMULATED)
+  return instance_for(instances, vectors, 1)->max_threads;
+#else
+  return instance_for(instances, vectors, 1)->max_threads_on_amd;
+#endif
+}
+
+// run.template operator()<V>() with the V of kInstances that equals `vectors`; of those that are
+// built for T (built_for).
+template <class T, const auto& kInstances, class Run>
+hipError_t with_vectors(int vectors, const Run& run) {
+  constexpr DType kType = std::is_same_v<T, double> ? DType::f64 : DType::f32;
+  hipError_t error = hipErrorInvalidConfiguration;
+  const auto try_instance = [&]<std::size_t I>() {
+    if constexpr (I < built_for(kInstances, kType).size()) {
+      if (kInstances[I].vectors == vectors) {
+        error = run.template operator()<kInstances[I].vectors>();
+      }
+    }
+  };
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    (try_instance.template operator()<I>(), ...);
+  }(std::make_index_sequence<std::size(kInstances)>());
+  return error;
+}
+
+// Blocks of the kernel that the whole device holds at once; 0: the runtime cannot say.
+template <class Args>
+int resident_blocks(void (*kernel)(Args), int threads, std::int64_t lds_bytes,
+                    const Device& device) {
+#if defined(HIPNORM_EMULATED)
+  (void)kernel, (void)threads, (void)lds_bytes;
+  return 2 * device.compute_units;
+#else
+  int blocks = 0;
+  if (hipOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, reinterpret_cast<const void*>(kernel),
+                                                   threads, static_cast<std::size_t>(lds_bytes)) !=
+      hipSuccess) {
+    (void)hipGetLastError();
+    return 0;
+  }
+  return blocks * device.compute_units;
+#endif
+}
+
+}  // namespace hipnorm::gpu
