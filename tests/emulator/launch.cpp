@@ -201,7 +201,7 @@ void Machine::fault(const Fiber& thread, Site site, const std::string& what) {
 hipError_t launch(const Call& call, const gpu::Grid& grid, int wave) {
   const std::lock_guard lock(one_launch);
   const hipError_t error = machine.launch(call, grid, wave);
-  last.message = machine.message;
+  last = {error, machine.message};
   counted = {machine.switches};
   return error;
 }
