@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/emulator/host.h"
+
 namespace hipnorm::emulator {
 
 enum class Policy {
@@ -21,6 +23,9 @@ struct Schedule {
   // A thread may be interrupted before any access to LDS (1 in 16 is), not only where it meets
   // others.
   bool preempt_on_lds = false;
+  // Accesses to LDS that nothing orders are a fault, even where they ran in the right order. Costs
+  // some 50 ns an access.
+  bool detect_races = true;
 };
 std::string to_string(const Schedule& schedule);
 
@@ -41,6 +46,7 @@ class ScopedSchedule {
 
 // What went wrong in a launch. `message` names the kernel, block and thread, and what they did.
 struct Fault {
+  hipError_t error = hipSuccess;  // that launch_kernel returned
   std::string message;
   explicit operator bool() const { return !message.empty(); }
 };
