@@ -219,8 +219,9 @@ __device__ __forceinline__ void backward(const BackwardRingArgs& args) {
   lane.store_columns();
 }
 
+// Without the 1, ptxas sometimes wants two blocks on a multiprocessor, and spills for it.
 template <class T, int V, int R, bool kPacked, int kThreads>
-__global__ void __launch_bounds__(kThreads + kWave) backward_ring_kernel(BackwardRingArgs args) {
+__global__ void __launch_bounds__(kThreads + kWave, 1) backward_ring_kernel(BackwardRingArgs args) {
   if constexpr (kBulkCopies) backward<T, V, R, kPacked>(args);
 }
 

@@ -277,8 +277,9 @@ __device__ __forceinline__ void forward(const ForwardRingArgs& args) {
   }
 }
 
+// Without the 1, ptxas sometimes wants two blocks on a multiprocessor, and spills for it.
 template <class T, int V, bool kPacked, int kThreads>
-__global__ void __launch_bounds__(kThreads + kWave) forward_ring_kernel(ForwardRingArgs args) {
+__global__ void __launch_bounds__(kThreads + kWave, 1) forward_ring_kernel(ForwardRingArgs args) {
   if constexpr (kBulkCopies) forward<T, V, kPacked>(args);
 }
 
