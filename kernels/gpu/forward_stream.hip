@@ -9,7 +9,7 @@ namespace hipnorm::gpu {
 namespace {
 
 constexpr int kMaxThreads = 768;  // 80 registers on NVIDIA: three blocks of 256
-constexpr int kBatch = 4;  // packets that a thread has under way
+constexpr int kBatch = 4;         // packets that a thread has under way
 
 struct ForwardStreamArgs {
   Rows x;
@@ -144,14 +144,12 @@ __global__ void __launch_bounds__(kMaxThreads) forward_stream_kernel(ForwardStre
     mean.high = static_cast<A>(origin + offset);
     mean.low = static_cast<A>((static_cast<double>(origin) - mean.high) + offset);
     A scale = 1, rstd;
-    const A row_squares = is_finite(squares) ? static_cast<A>(centred < 0 ? 0 : centred)
-                                             : static_cast<A>(squares);
+    const A row_squares =
+        is_finite(squares) ? static_cast<A>(centred < 0 ? 0 : centred) : static_cast<A>(squares);
     if (!is_finite(static_cast<A>(sum)) || needs_scaling(row_squares, a.eps, scale)) {
-      rstd = rstd_of_extreme_row<T>(elements, a.cols, group.lane, group.lanes, a.eps,
-                                    static_cast<A>(sum), row_squares, mean, [&](A value) {
-                                      return static_cast<A>(
-                                          group.sum(static_cast<double>(value)));
-                                    });
+      rstd = rstd_of_extreme_row<T>(
+          elements, a.cols, group.lane, group.lanes, a.eps, static_cast<A>(sum), row_squares, mean,
+          [&](A value) { return static_cast<A>(group.sum(static_cast<double>(value))); });
     } else {
       rstd = static_cast<A>(1 / sqrt((centred < 0 ? 0 : centred) / cols + a.eps));
     }

@@ -47,9 +47,9 @@ int resident_blocks(void (*kernel)(Args), int threads, std::int64_t lds_bytes,
   return 2 * device.compute_units;
 #else
   int blocks = 0;
-  if (hipOccupancyMaxActiveBlocksPerMultiprocessor(
-          &blocks, reinterpret_cast<const void*>(kernel), threads,
-          static_cast<std::size_t>(lds_bytes)) != hipSuccess) {
+  if (hipOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, reinterpret_cast<const void*>(kernel),
+                                                   threads, static_cast<std::size_t>(lds_bytes)) !=
+      hipSuccess) {
     (void)hipGetLastError();
     return 0;
   }

@@ -33,8 +33,8 @@ hipError_t backward_sums_first(const BackwardArgs& args, const Launch& launch);
 template <class T>
 hipError_t backward_roles(const BackwardArgs& args, const Launch& launch);
 
-// backward_row without dweight and dbias: the second kernel of backward_two_kernel. `launch` has the
-// plan of that kernel: tasks, threads, vectors.
+// backward_row without dweight and dbias: the second kernel of backward_two_kernel. `launch` has
+// the plan of that kernel: tasks, threads, vectors.
 template <class T>
 hipError_t backward_row_dx(const BackwardArgs& args, const Launch& launch);
 

@@ -106,12 +106,9 @@ __device__ __forceinline__ RowScale<A> scale_of(Mean<A> mean, A rstd) {
 // range. Reads the row again, by elements; one row in millions. `lane` of `lanes` that share the
 // row; sum_all: the sum of a value over them. Sets the mean where it cannot stay.
 template <class T, class SumAll>
-__device__ __forceinline__ accumulate_t<T> rstd_of_extreme_row(const T* x, std::int64_t cols,
-                                                               int lane, int lanes, double eps,
-                                                               accumulate_t<T> sum,
-                                                               accumulate_t<T> squares,
-                                                               Mean<accumulate_t<T>>& mean,
-                                                               SumAll sum_all) {
+__device__ __forceinline__ accumulate_t<T> rstd_of_extreme_row(
+    const T* x, std::int64_t cols, int lane, int lanes, double eps, accumulate_t<T> sum,
+    accumulate_t<T> squares, Mean<accumulate_t<T>>& mean, SumAll sum_all) {
   using A = accumulate_t<T>;
   A scale = 1;
   needs_scaling(squares, eps, scale);
