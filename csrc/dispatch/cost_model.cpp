@@ -37,9 +37,8 @@ constexpr double kPairedPass = 0.65, kCrowdedPass = 1.1;
 // forward with 2 against 1: f16 2000x2048 0.80 and 0.59 ms. Neither side of 2–8 KB shows it.)
 constexpr double kMingledBytes[] = {2048, 8192};
 
-// Rows up to about this size go one in each lane in the kernels: the more lanes the
-// better.
-constexpr double kNarrowBytes = 128;
+// Rows up to about this size go one in each lane in the kernels: the more lanes the better.
+constexpr double narrow_bytes(DType x) { return x == DType::f64 ? 192 : 128; }
 
 // Arithmetic of one pass over one row's elements (f32, 32-byte vectors): 2 loads and about 4
 // operations on 8 elements, some 2.5 cycles at 3 GHz. Less than memory costs, but not hidden by it
@@ -58,7 +57,9 @@ constexpr double kAccumulateSeconds = 0.1e-9;
 constexpr double width_factor(int vec_bytes, const Problem& problem) {
   if (vec_bytes <= 16) return 1.8;
   if (vec_bytes == 32) return 1.0;
-  if (static_cast<double>(problem.cols) * size_of(problem.x) <= kNarrowBytes) return 0.7;
+  if (static_cast<double>(problem.cols) * size_of(problem.x) <= narrow_bytes(problem.x)) {
+    return 0.7;
+  }
   return problem.x == DType::bf16 || problem.is_backward() ? 0.93 : 1.02;
 }
 
@@ -263,6 +264,7 @@ class Model {
     Phase phase = strips_phase();
     const double width = ceil_div(cols_, split_);
     if (split_ > 1) phase.cached += 2 * rows_ * split_ * kSegmentBytes;
+    phase.bytes += read_bytes(2) - 2 * tensor_;  // our callers add the rest
     phase.compute = pass_;
     if (sums_ > 0) accumulate(phase, width, 0, std::max(1, config_.rows_per_block));
     return phase;

@@ -168,33 +168,34 @@ void apply(const BackwardRow<T>& row, RowSums sums, const BackwardWork& work, T*
   const auto dweight = column_sums.dweight.view(), dbias = column_sums.dbias.view();
   const T *x = row.x, *dy = row.dy;
   constexpr bool kAnyColumn = Parameter<T, W>::kAnyColumn && !kColumns;
-  write_row<kAnyColumn>(dx + columns.begin, columns.end - columns.begin, work.stream,
-                        [=]<Store kStore>(T* out, std::int64_t begin, std::int64_t end) {
-                          begin += columns.begin;
-                          end += columns.begin;
-                          const auto packet = [=]<bool kTail>(std::int64_t i) {
-                            const P px = kTail ? load_head(x + i, end - i, x[i]) : P::load(x + i);
-                            const P pdy = kTail ? load_head(dy + i, end - i, T{}) : P::load(dy + i);
-                            const P gamma = w.template get<kTail>(i, end);
-                            P result;
-                            for (int k = 0; k < P::kVectors; ++k) {
-                              const V normal = (px.v[k] - mean) * rstd;
-                              // g is rounded before c1 is taken off: for N = 1 they are equal, and
-                              // dx is 0.
-                              const V g = pdy.v[k] * gamma.v[k];
-                              result.v[k] = fma(minus_c2, normal, g - c1) * rstd;
-                              if constexpr (kColumns) {
-                                A* dw = dweight.at(i, k);
-                                A* db = dbias.at(i, k);
-                                store<A>(dw, fma(pdy.v[k], normal, load<A>(dw)));
-                                store<A>(db, load<A>(db) + pdy.v[k]);
-                              }
-                            }
-                            return result;
-                          };
-                          produce<kStore>(out, begin, end, packet,
-                                          [=](std::int64_t i) { fetch_lines<4>(ahead + i); });
-                        });
+  write_row<kAnyColumn>(
+      dx + columns.begin, columns.end - columns.begin, work.stream,
+      [=]<Store kStore>(T* out, std::int64_t begin, std::int64_t end) HIPNORM_INLINE_LAMBDA {
+        begin += columns.begin;
+        end += columns.begin;
+        const auto packet = [=]<bool kTail>(std::int64_t i) {
+          const P px = kTail ? load_head(x + i, end - i, x[i]) : P::load(x + i);
+          const P pdy = kTail ? load_head(dy + i, end - i, T{}) : P::load(dy + i);
+          const P gamma = w.template get<kTail>(i, end);
+          P result;
+          for (int k = 0; k < P::kVectors; ++k) {
+            const V normal = (px.v[k] - mean) * rstd;
+            // g is rounded before c1 is taken off: for N = 1 they are equal, and
+            // dx is 0.
+            const V g = pdy.v[k] * gamma.v[k];
+            result.v[k] = fma(minus_c2, normal, g - c1) * rstd;
+            if constexpr (kColumns) {
+              A* dw = dweight.at(i, k);
+              A* db = dbias.at(i, k);
+              store<A>(dw, fma(pdy.v[k], normal, load<A>(dw)));
+              store<A>(db, load<A>(db) + pdy.v[k]);
+            }
+          }
+          return result;
+        };
+        produce<kStore>(out, begin, end, packet,
+                        [=](std::int64_t i) { fetch_lines<4>(ahead + i); });
+      });
 }
 
 // Rows of one part over `columns`, rows_per_block at a time: sums, then dx where kSums. The next

@@ -45,7 +45,7 @@ HIPNORM_INLINE void normalise(const T* x, const T* next_x, T* y, Range columns,
   const auto w = weight.view(), b = bias.view();
   write_row<Parameter<T, W>::kAnyColumn>(
       y + columns.begin, columns.end - columns.begin, streamed,
-      [=]<Store kStore>(T* out, std::int64_t begin, std::int64_t end) {
+      [=]<Store kStore>(T* out, std::int64_t begin, std::int64_t end) HIPNORM_INLINE_LAMBDA {
         begin += columns.begin;
         end += columns.begin;
         produce<kStore>(
@@ -153,7 +153,7 @@ void forward_rows(const ForwardWork& w, Range rows) {
     return save_row(moments(x, w.cols, first), first, w.eps, static_cast<A*>(w.mean) + row,
                     static_cast<A*>(w.rstd) + row);
   };
-  if (is_narrow<T>(w.cols, rows, kNarrowForwardBytes)) {
+  if (is_narrow<T>(w.cols, rows, kNarrowForwardBytes<T>)) {
     narrow_forward_rows<T, W>(w, rows, [&](std::int64_t row, T* y) {
       const T* x = static_cast<const T*>(w.x) + row * w.x_stride;
       normalise<T, W>(x, x, y, {0, w.cols}, scale_of(row, x), weight, bias, false);
@@ -193,10 +193,11 @@ void forward_strip_moments(const ForwardWork& w, std::int64_t strip) {
   const Range columns = subrange(w.cols, w.strips, strip, kStripAlignment);
   for (std::int64_t row = 0; row < w.rows; ++row) {
     const T* x = static_cast<const T*>(w.x) + row * w.x_stride;
-    const Moments m = moments(x + columns.begin, columns.end - columns.begin, reference_point(x));
+    const std::int64_t width = columns.end - columns.begin;
+    const Moments m = moments(x + columns.begin, width, reference_point(x));
     double* out = w.moments + (strip * w.rows + row) * 2;
     out[0] = m.mean;
-    out[1] = m.m2;
+    out[1] = m.m2 * (static_cast<double>(width) / m.count);  // Inf where only m2 / count is finite
   }
 }
 

@@ -13,8 +13,10 @@ namespace hipnorm::cpu::HIPNORM_ISA {
 
 // The widest such rows. Wider ones win less, and reading 16 of them together, a line of each in
 // turn, keeps the processor from fetching ahead (f32 20000x64 forward: 705 µs, 408 along the
-// vectors; backward, with three tensors: 20000x32 325 and 276).
-inline constexpr std::int64_t kNarrowForwardBytes = 128, kNarrowBackwardBytes = 96;
+// vectors; backward, with three tensors: 20000x32 325 and 276). f64 has 8 lanes.
+template <class T>
+inline constexpr std::int64_t kNarrowForwardBytes = sizeof(T) == 8 ? 192 : 128;
+inline constexpr std::int64_t kNarrowBackwardBytes = 96;
 // Their columns, a multiple of kLanes of every type and instruction set.
 inline constexpr std::int64_t kNarrow = 64;
 // Fewer rows leave most lanes empty.

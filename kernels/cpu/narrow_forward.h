@@ -36,11 +36,13 @@ HIPNORM_INLINE F32x from_doubles(const Doubles<float>& d) {
 template <class A>
 struct LaneMoments {
   Doubles<A> first, mean, m2;
+  bool ordinary = true;                 // all lanes are
+  double out_of_range[kLanes<A>] = {};  // otherwise: not 0 in lanes whose row needs moments()
 };
 
 // In double nothing of a float is lost, whatever its size: sums of kNarrow equal ones are exact,
 // and so is a constant row's m2 = 0. Two passes.
-HIPNORM_INLINE bool lane_moments(const Lanes<float, 1>& x, std::int64_t cols,
+HIPNORM_INLINE void lane_moments(const Lanes<float, 1>& x, std::int64_t cols,
                                  LaneMoments<float>& m) {
   constexpr int kHalves = kDoubles<float>;
   const F64x n = splat<double>(static_cast<double>(cols));
@@ -62,12 +64,11 @@ HIPNORM_INLINE bool lane_moments(const Lanes<float, 1>& x, std::int64_t cols,
     m.mean.part[h] = sum[h];
     m.m2.part[h] = m2[h];
   });
-  return true;
 }
 
-// Relative to the row's first element, then to the mean: the corrected two-pass algorithm. False
-// where a row needs moments() for its range, that is to say nearly never.
-HIPNORM_INLINE bool lane_moments(const Lanes<double, 1>& x, std::int64_t cols,
+// Relative to the row's first element, then to the mean: the corrected two-pass algorithm. A row
+// may leave the range of double, that is to say nearly never.
+HIPNORM_INLINE void lane_moments(const Lanes<double, 1>& x, std::int64_t cols,
                                  LaneMoments<double>& m) {
   const F64x n = splat<double>(static_cast<double>(cols)), zero = {};
   const F64x largest = splat<double>(1e307);  // as in reference_point
@@ -91,7 +92,9 @@ HIPNORM_INLINE bool lane_moments(const Lanes<double, 1>& x, std::int64_t cols,
   m.m2.part[0] = squares - rest * rest * n;
   const auto ordinary =
       ((m.m2.part[0] > 1e-290 * n) & (m.m2.part[0] < __builtin_inf())) | (differs == 0);
-  return HIPNORM_ISA::sum<double>(ordinary ? zero : splat<double>(1)) == 0;
+  const F64x out_of_range = ordinary ? zero : splat<double>(1);
+  m.ordinary = HIPNORM_ISA::sum<double>(out_of_range) == 0;
+  store<double>(m.out_of_range, out_of_range);
 }
 
 // save_row (moments.h) in every lane; mean and rstd have room for `count` rows.
@@ -126,7 +129,8 @@ HIPNORM_INLINE LaneScale<A> save_lanes(const LaneMoments<A>& m, std::int64_t col
   return {no_scale ? none : rounded, no_scale ? none : scale, no_scale ? none : from_doubles(rest)};
 }
 
-// At most kNarrow columns. ordinary_row(row, y) is called for a row that has to go the usual way.
+// At most kNarrow columns. ordinary_row(row, y) is called for a row that has to go the usual way
+// (f64).
 template <class T, class W, class OrdinaryRow>
 HIPNORM_INLINE void narrow_forward_rows(const ForwardWork& w, Range rows,
                                         const OrdinaryRow& ordinary_row) {
@@ -140,15 +144,18 @@ HIPNORM_INLINE void narrow_forward_rows(const ForwardWork& w, Range rows,
     gather<0>(static_cast<const T*>(w.x) + row * w.x_stride, w.x_stride, count, w.cols, x);
     LaneMoments<A> m;
     T* y = writer.next();
-    if (__builtin_expect(lane_moments(x, w.cols, m), 1)) {
-      const LaneScale<A> scale = save_lanes<A>(
-          m, w.cols, w.eps, count, static_cast<A*>(w.mean) + row, static_cast<A*>(w.rstd) + row);
-      scatter(y, w.cols, count, w.cols, [&](std::int64_t j) HIPNORM_INLINE_LAMBDA {
-        const V normal = fma(x.at(0, j) - scale.mean, scale.rstd, scale.rest);
-        return fma(normal, splat<A>(weight.value[j]), splat<A>(bias.value[j]));
-      });
-    } else {
-      for (std::int64_t r = 0; r < count; ++r) ordinary_row(row + r, y + r * w.cols);
+    lane_moments(x, w.cols, m);
+    const LaneScale<A> scale = save_lanes<A>(m, w.cols, w.eps, count, static_cast<A*>(w.mean) + row,
+                                             static_cast<A*>(w.rstd) + row);
+    scatter(y, w.cols, count, w.cols, [&](std::int64_t j) HIPNORM_INLINE_LAMBDA {
+      const V normal = fma(x.at(0, j) - scale.mean, scale.rstd, scale.rest);
+      return fma(normal, splat<A>(weight.value[j]), splat<A>(bias.value[j]));
+    });
+    if constexpr (sizeof(A) == sizeof(double)) {
+      // Again, and only those: what other rows hold must not change a row's bits.
+      for (std::int64_t r = 0; __builtin_expect(!m.ordinary, 0) && r < count; ++r) {
+        if (m.out_of_range[r] != 0) ordinary_row(row + r, y + r * w.cols);
+      }
     }
     writer.wrote(count * w.cols);
   }
