@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/emulator/device.h"
@@ -86,7 +87,8 @@ class Races {
   // The last accesses to two bytes: an element of bf16 or f16 may have a thread of its own.
   struct Cell {
     std::uint32_t serial = 0;  // of the block; others' are as new
-    int many = kNone;          // where in many_ the reads are; none: there is at most `read`
+    int many = kNone;          // which part of many_ has the reads; none: there is at most `read`
+    bool more = false;         // so has more_
     Stamped written;
     Stamped read;
   };
@@ -98,9 +100,16 @@ class Races {
   Stamped stamp(const Access& access) const;
   Barrier& barrier(int index);
   Cell& fresh(std::ptrdiff_t index);
-  bool has_seen(const Access& by, const Stamped& other) const;
+  bool has_seen(const Access& by, const Stamped& other) const {
+    if (other.wave >= 0 && other.clock < waves_[static_cast<std::size_t>(other.wave)].met) {
+      return true;  // nearly all: a __syncthreads lies between
+    }
+    return other.wave == kNone || has_seen_since(by, other);
+  }
+  bool has_seen_since(const Access& by, const Stamped& other) const;
   const Stamped* unseen_read(const Access& by, const Cell& cell) const;
   void note_read(const Access& by, Cell& cell);
+  void forget_reads(Cell& cell);
   void set_written(const Stamped& by, std::ptrdiff_t offset, std::ptrdiff_t bytes);
   std::string sentence(const char* what, std::ptrdiff_t index, const Stamped& other,
                        const char* did) const;
@@ -113,7 +122,10 @@ class Races {
   std::vector<Barrier> barriers_;
   std::vector<std::uint32_t> phases_;  // seen by all
   std::vector<Cell> cells_;
-  std::vector<std::vector<Stamped>> many_;
+  // Reads of cells that several waves read: for each such cell one of each wave. Where the lanes of
+  // a wave have taken different turns, the others are in more_, with the cell's part of many_.
+  std::vector<Stamped> many_;
+  std::vector<std::pair<int, Stamped>> more_;
 };
 
 }  // namespace hipnorm::emulator

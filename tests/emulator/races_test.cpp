@@ -173,20 +173,23 @@ TEST_F(EmulatorRaces, ClusterBarrierDoesNotOrderLds) { check(cluster_barrier, {"
 
 // ---- Turns between two meetings of a wave ----------------------------------------------------
 
-// A lane arrives, and then reads: its arrival does not cover that.
+// One lane of many arrives, and then reads: its arrival does not cover that.
 __global__ void arrives_too_early(Args args) {
-  const auto barrier = barriers(1, kWave);
+  const auto barrier = barriers(1, 2 * kWave);
   const Lds<float> slot = lds_at<float>(0);
-  if (wave() == 0) {
-    if (!args.mended) gpu::barrier_arrive(barrier);
+  if (wave() != 1) {
+    const bool early = !args.mended && threadIdx.x == 5;
+    if (early) gpu::barrier_arrive(barrier);
     lds_at<float>(1024)[threadIdx.x] = slot[0];
-    if (args.mended) gpu::barrier_arrive(barrier);
-  } else if (wave() == 1) {
+    if (!early) gpu::barrier_arrive(barrier);
+  } else {
     gpu::barrier_wait(barrier, 0);
     if (lane() == 0) slot[0] = 1;
   }
 }
-TEST_F(EmulatorRaces, ArrivalBeforeTheRead) { check(arrives_too_early, {"LDS byte 0"}); }
+TEST_F(EmulatorRaces, ArrivalBeforeTheRead) {
+  check(arrives_too_early, {"race: ", "LDS byte 0", "thread "});
+}
 
 }  // namespace
 }  // namespace hipnorm::testing
