@@ -130,7 +130,7 @@ void barrier_init(std::ptrdiff_t offset, unsigned arrivals, Site site) {
 }
 
 void barrier_init_fence(Site site) {
-  begin(site);
+  fence_async(site);  // on the device it is one, too
   for (BarrierRecord& barrier : block_of(*machine.running).barriers) {
     if (barrier.initialiser == machine.running) barrier.fenced = true;
   }
@@ -196,7 +196,7 @@ void copy_to_lds(std::ptrdiff_t target, const void* source, unsigned bytes, std:
                       ", outside the block's " + number(block.context.lds_bytes) + " bytes of LDS");
   }
   barrier_at(self, block, barrier, site);
-  machine.check_overwrite(self, target, bytes, site);
+  machine.check_overwrite(self, target, bytes, site, true);
   Flight flight{.issuer = &self,
                 .site = site,
                 .block = &block,
@@ -245,7 +245,7 @@ void post(RemotePlace slot, const void* value, unsigned bytes, RemotePlace barri
   }
   barrier_at(self, block, barrier.offset, site);
   // What orders a post to another block after the reads there is not known here.
-  if (&block == &block_of(self)) machine.check_overwrite(self, slot.offset, bytes, site);
+  if (&block == &block_of(self)) machine.check_overwrite(self, slot.offset, bytes, site, false);
   const auto* first = static_cast<const unsigned char*>(value);
   take_off(block, {.issuer = &self,
                    .site = site,
@@ -257,7 +257,11 @@ void post(RemotePlace slot, const void* value, unsigned bytes, RemotePlace barri
                    .data = {first, first + bytes}});
 }
 
-void fence_async(Site site) { begin(site); }
+void fence_async(Site site) {
+  begin(site);
+  const Fiber& self = *machine.running;
+  if (machine.schedule.detect_races) block_of(self).races.fenced(wave_of(self), self.lane);
+}
 
 void Machine::land(std::size_t i) {
   std::swap(flights[i], flights.back());

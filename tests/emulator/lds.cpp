@@ -67,10 +67,12 @@ void Machine::check_accesses() {
 
 // Asynchronously, by something the running thread issues.
 void Machine::check_overwrite(const Fiber& thread, std::ptrdiff_t offset, std::ptrdiff_t bytes,
-                              Site site) {
+                              Site site, bool needs_fence) {
   if (!schedule.detect_races) return;
   const Access access{wave_of(thread), thread.lane, site};
-  const std::string race = block_of(thread).races.overwrite(access, offset, bytes);
+  const Races& races = block_of(thread).races;
+  std::string race = races.overwrite(access, offset, bytes);
+  if (race.empty() && needs_fence) race = races.unfenced(access, offset, bytes);
   if (!race.empty()) fault(thread, site, race);
 }
 

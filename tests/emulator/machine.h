@@ -156,7 +156,8 @@ class Machine {
   // bytes are then: nobody else runs before check_accesses().
   void note_access(std::ptrdiff_t offset, std::size_t size, Site site);
   void check_accesses();
-  void check_overwrite(const Fiber& thread, std::ptrdiff_t offset, std::ptrdiff_t bytes, Site site);
+  void check_overwrite(const Fiber& thread, std::ptrdiff_t offset, std::ptrdiff_t bytes, Site site,
+                       bool needs_fence);
   void make_ready(Wave& wave, std::uint64_t lanes);
   void make_ready(Fiber& fiber) { make_ready(*fiber.wave, std::uint64_t{1} << fiber.lane); }
 

@@ -43,6 +43,8 @@ void Races::start(int waves, int wave_size, std::ptrdiff_t lds_bytes) {
   acquired_.resize(threads);
   for (auto& acquired : acquired_) acquired.clear();
   turns_.assign(threads, 0);
+  last_fence_.assign(threads, 0);
+  fences_ = 0;
   barriers_.clear();
   phases_.clear();
   cells_.resize(static_cast<std::size_t>((lds_bytes + kCellBytes - 1) / kCellBytes));
@@ -124,6 +126,8 @@ void Races::waited(int wave, int lane, int index) {
   waves_[static_cast<std::size_t>(wave)].apart |= bit(lane);
 }
 
+void Races::fenced(int wave, int lane) { last_fence_[thread(wave, lane)] = ++fences_; }
+
 bool Races::has_seen_since(const Access& by, const Stamped& other) const {
   const Wave& own = waves_[static_cast<std::size_t>(by.wave)];
   const auto& acquired = acquired_[thread(by.wave, by.lane)];
@@ -157,8 +161,12 @@ bool Races::has_seen_since(const Access& by, const Stamped& other) const {
 // ---- Accesses --------------------------------------------------------------------------------
 
 Races::Stamped Races::stamp(const Access& access) const {
-  return {access.wave, waves_[static_cast<std::size_t>(access.wave)].clock,
-          turns_[thread(access.wave, access.lane)], bit(access.lane), access.site};
+  return {.wave = access.wave,
+          .clock = waves_[static_cast<std::size_t>(access.wave)].clock,
+          .turn = turns_[thread(access.wave, access.lane)],
+          .fences = fences_,
+          .lanes = bit(access.lane),
+          .site = access.site};
 }
 
 Races::Cell& Races::fresh(std::ptrdiff_t index) {
@@ -245,6 +253,23 @@ std::string Races::overwrite(const Access& access, std::ptrdiff_t offset,
   return "";
 }
 
+std::string Races::unfenced(const Access& access, std::ptrdiff_t offset,
+                            std::ptrdiff_t bytes) const {
+  for (std::ptrdiff_t i = offset / kCellBytes; i * kCellBytes < offset + bytes; ++i) {
+    const Cell& cell = cells_[static_cast<std::size_t>(i)];
+    const Stamped& written = cell.written;
+    if (cell.serial != serial_ || written.wave < 0) continue;
+    const std::size_t writer = thread(written.wave, std::countr_zero(written.lanes));
+    if (std::max(last_fence_[writer], last_fence_[thread(access.wave, access.lane)]) <=
+        written.fences) {
+      return "an asynchronous copy overwrites LDS byte " + std::to_string(i * kCellBytes) +
+             ", which thread " + std::to_string(writer) + " wrote" + at_site(written.site) +
+             ", without a fence_async between";
+    }
+  }
+  return "";
+}
+
 std::string Races::write(const Access& access, std::ptrdiff_t offset, std::ptrdiff_t bytes) {
   std::string race = overwrite(access, offset, bytes);
   set_written(stamp(access), offset, bytes);
@@ -252,8 +277,11 @@ std::string Races::write(const Access& access, std::ptrdiff_t offset, std::ptrdi
 }
 
 void Races::landed(std::ptrdiff_t offset, std::ptrdiff_t bytes, int index) {
-  set_written({kCopy, barrier(index).phases, static_cast<std::uint32_t>(index), 0, {}}, offset,
-              bytes);
+  set_written({.wave = kCopy,
+               .clock = barrier(index).phases,
+               .turn = static_cast<std::uint32_t>(index),
+               .site = {}},
+              offset, bytes);
 }
 
 void Races::set_written(const Stamped& by, std::ptrdiff_t offset, std::ptrdiff_t bytes) {

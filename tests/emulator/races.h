@@ -8,7 +8,9 @@
 //  - a __syncthreads lies between;
 //  - it came before an arrival the end of whose phase this thread has waited for, or another thread
 //    whose view has come to this one since.
-// What an asynchronous copy wrote is seen by who has waited for the phase that it completed in.
+// What an asynchronous copy wrote is seen by who has waited for the phase that it completed in. It
+// may overwrite what a thread wrote only if a fence_async of that thread or of the one that issues
+// the copy lies between.
 #pragma once
 
 #include <array>
@@ -39,13 +41,15 @@ class Races {
   void arrived(int wave, int lane, int index);
   void phase_ended(int index);
   void waited(int wave, int lane, int index);
+  void fenced(int wave, int lane);
   void landed(std::ptrdiff_t offset, std::ptrdiff_t bytes, int index);
 
   // What the access races with, as a sentence; empty: nothing.
   std::string read(const Access& access, std::ptrdiff_t offset, std::ptrdiff_t bytes);
   std::string write(const Access& access, std::ptrdiff_t offset, std::ptrdiff_t bytes);
-  // A copy is issued that will overwrite this.
+  // A copy or post is issued that will overwrite this.
   std::string overwrite(const Access& access, std::ptrdiff_t offset, std::ptrdiff_t bytes) const;
+  std::string unfenced(const Access& access, std::ptrdiff_t offset, std::ptrdiff_t bytes) const;
 
  private:
   // Seen of a wave: all before `clock`, and at it so many turns of each lane.
@@ -81,6 +85,7 @@ class Races {
   struct Stamped {
     int wave = kNone;
     std::uint32_t clock = 0, turn = 0;
+    std::uint32_t fences = 0;  // fence_async in the block before it
     std::uint64_t lanes = 0;
     Site site;
   };
@@ -119,6 +124,8 @@ class Races {
   std::vector<Wave> waves_;
   std::vector<std::vector<Acquired>> acquired_;  // by each thread since its wave last met
   std::vector<std::uint32_t> turns_;             // of each thread
+  std::vector<std::uint32_t> last_fence_;        // of each thread, its number in the block
+  std::uint32_t fences_ = 0;
   std::vector<Barrier> barriers_;
   std::vector<std::uint32_t> phases_;  // seen by all
   std::vector<Cell> cells_;
