@@ -24,8 +24,8 @@ struct Inputs {
 
 at::ScalarType scalar_type(DType dtype);
 
-// x = -2.3 + 0.5*randn; dy, weight, bias = randn. The random numbers depend on the shape alone:
-// they are drawn in f32 (f64 for f64) on the CPU from a fixed seed, then rounded to the dtype.
+// x = -2.3 + 0.5*randn; dy, weight, bias = randn. The random numbers depend on the shape and the
+// kind of device alone: they are drawn there in f32 (f64 for f64) from a fixed seed, then rounded.
 Inputs make_inputs(const Shape& shape, DType dtype, at::Device device, bool with_dy);
 
 // Bytes of memory that one case takes at its peak, which is while it is judged by `threads`

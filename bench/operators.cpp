@@ -83,9 +83,4 @@ Selected selected_config(const Inputs& inputs, Direction direction) {
   return {text.substr(0, end), text.substr(mark + kMark.size())};
 }
 
-bool has_kernels(at::DeviceType type) {
-  const at::DispatchKey key = type == at::kCPU ? at::DispatchKey::CPU : at::DispatchKey::CUDA;
-  return find("hipnorm::layer_norm_forward").hasKernelForDispatchKey(key);
-}
-
 }  // namespace hipnorm::bench

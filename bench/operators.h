@@ -36,7 +36,4 @@ struct Selected {
 };
 Selected selected_config(const Inputs& inputs, Direction direction);
 
-// Whether this build of hipnorm has kernels for the device type.
-bool has_kernels(at::DeviceType type);
-
 }  // namespace hipnorm::bench

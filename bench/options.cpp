@@ -28,7 +28,9 @@ two reads, one write) of the same shape and dtype. Between calls, outside the ti
 of 4 times the last-level cache (GPU: 1 GiB) is written and then read, so that inputs come from
 memory and no dirty line is written back inside the timed region. On the CPU, where one tensor has
 at most 1 MiB, call overhead is what counts: batches of calls (about 1 ms each) are timed on warm
-caches instead.
+caches instead. On a GPU the processor queues a call while the caches are still being emptied, so
+that its own time does not show; a call of less than 20 us is also timed in a graph of many calls,
+each on inputs of its own, without the 3 us or so that two events add.
 
 Columns of the table (and fields of csv and json, where each case has one row for each impl:
 hipnorm, aten, copy):
@@ -46,6 +48,8 @@ hipnorm, aten, copy):
                        dtype plus the fp32 rounding of the sums
   aten error           the same for aten, whose mean and rstd are judged by their own dtype
   config, source       what ran, and why: forced, table, near or default
+  in graph (graph_us)  GPU, short calls: a second line with the time of one call among many in a
+                       graph, and what follows from it
 Further fields: device, arch (names the table of configs), torch (its version). A hipnorm row
 without latency is a wrong result or, without max_error too, a call that failed. No value: null in
 json, empty in csv.

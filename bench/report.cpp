@@ -21,6 +21,7 @@ struct Record {
   std::optional<double> copy_fraction;
   std::optional<double> speedup;
   std::optional<double> max_error;
+  std::optional<double> graph_us;
 };
 
 // Six significant digits: beyond what any timer here can tell, and short to read.
@@ -39,7 +40,8 @@ std::vector<Record> records(const Result& result) {
                .gbps = {},
                .copy_fraction = {},
                .speedup = {},
-               .max_error = error};
+               .max_error = error,
+               .graph_us = {}};
     if (result.latencies) {
       const double seconds = *result.latencies.*mine;
       row.latency_us = rounded(seconds * 1e6);
@@ -48,6 +50,7 @@ std::vector<Record> records(const Result& result) {
       row.speedup = rounded(result.latencies->aten / seconds);
     }
     if (error) row.max_error = rounded(*error);
+    if (result.in_graph) row.graph_us = rounded(*result.in_graph.*mine * 1e6);
     rows.push_back(std::move(row));
   };
   add("hipnorm", result.selected, &Latencies::hipnorm, result.hipnorm_error);
@@ -114,27 +117,37 @@ std::string table_line(const Result& result) {
   std::string config = ours.config;
   if (!ours.source.empty()) config += "  " + ours.source;
   if (!result.latencies) config += result.hipnorm_error ? "  WRONG RESULT" : "  FAILED";
-  return fmt::format(kTableLine, to_string(result.shape), to_string(result.dtype),
-                     to_string(result.direction), cell(ours.latency_us, 1), cell(aten_us, 1),
-                     cell(copy_us, 1), cell(ours.gbps, 1), cell(ours.copy_fraction, 2),
-                     cell(ours.speedup, 2), error_cell(ours.max_error),
-                     error_cell(result.aten_error), config);
+  std::string line = fmt::format(kTableLine, to_string(result.shape), to_string(result.dtype),
+                                 to_string(result.direction), cell(ours.latency_us, 1),
+                                 cell(aten_us, 1), cell(copy_us, 1), cell(ours.gbps, 1),
+                                 cell(ours.copy_fraction, 2), cell(ours.speedup, 2),
+                                 error_cell(ours.max_error), error_cell(result.aten_error), config);
+  if (result.in_graph) {
+    const auto [hipnorm, aten, copy] = *result.in_graph;
+    line += '\n' + fmt::format(kTableLine, "", "", "in graph", cell(hipnorm * 1e6, 1),
+                               cell(aten * 1e6, 1), cell(copy * 1e6, 1),
+                               cell(result.floor_bytes() / hipnorm * 1e-9, 1),
+                               cell(copy / hipnorm, 2), cell(aten / hipnorm, 2), "", "", "");
+    line.resize(line.find_last_not_of(' ') + 1);
+  }
+  return line;
 }
 
 std::string csv_header() {
   return "device,arch,torch,dtype,direction,rows,cols,impl,config,source,latency_us,gbps,"
-         "copy_fraction,speedup,max_error\n";
+         "copy_fraction,speedup,max_error,graph_us\n";
 }
 
 std::string csv_lines(const Result& result, const Origin& origin) {
   std::string text;
   for (const Record& row : records(result)) {
-    text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", csv_text(origin.device),
-                        csv_text(origin.arch), csv_text(origin.torch), to_string(result.dtype),
-                        to_string(result.direction), result.shape.rows, result.shape.cols, row.impl,
-                        csv_text(row.config), row.source, csv_number(row.latency_us),
-                        csv_number(row.gbps), csv_number(row.copy_fraction),
-                        csv_number(row.speedup), csv_number(row.max_error));
+    text +=
+        fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", csv_text(origin.device),
+                    csv_text(origin.arch), csv_text(origin.torch), to_string(result.dtype),
+                    to_string(result.direction), result.shape.rows, result.shape.cols, row.impl,
+                    csv_text(row.config), row.source, csv_number(row.latency_us),
+                    csv_number(row.gbps), csv_number(row.copy_fraction), csv_number(row.speedup),
+                    csv_number(row.max_error), csv_number(row.graph_us));
   }
   return text;
 }
@@ -158,6 +171,7 @@ std::string json_lines(const Result& result, const Origin& origin) {
         {"copy_fraction", json_number(row.copy_fraction)},
         {"speedup", json_number(row.speedup)},
         {"max_error", json_number(row.max_error)},
+        {"graph_us", json_number(row.graph_us)},
     };
     text += object.dump() + '\n';
   }

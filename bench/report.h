@@ -29,13 +29,15 @@ struct Result {
   Direction direction = Direction::forward;
   Selected selected;
   std::optional<Latencies> latencies;   // none: hipnorm is wrong
+  std::optional<Latencies> in_graph;    // of a short call on a GPU: of many calls in a graph
   std::optional<double> hipnorm_error;  // none: the call failed
   std::optional<double> aten_error;
 
   double floor_bytes() const;  // what has to move: 2MNe forward, 3MNe backward
 };
 
-// One line of the table without its end: a case, or the headings.
+// A line of the table without its end: a case (two lines where it has times in a graph), or the
+// headings.
 std::string table_header();
 std::string table_line(const Result& result);
 

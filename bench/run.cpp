@@ -2,7 +2,9 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty_like.h>
+#include <c10/core/StreamGuard.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <torch/headeronly/version.h>
@@ -13,6 +15,8 @@
 #include <optional>
 
 #include "bench/check.h"
+#include "bench/gpu.h"
+#include "bench/graph_timer.h"
 #include "bench/inputs.h"
 #include "bench/machine.h"
 #include "bench/operators.h"
@@ -29,6 +33,10 @@ constexpr std::int64_t kBatchBytes = std::int64_t{1} << 20;
 
 constexpr Repeats kFull{.seconds = 3, .least = 7, .most = 301};
 constexpr Repeats kQuick{.seconds = 0.6, .least = 3, .most = 101};
+
+// On a GPU two events around a call measure some 3 µs beside it: calls shorter than this are also
+// timed many in a graph.
+constexpr double kShortCall = 20e-6;
 
 // A neighbour that takes more than this share of the processors' time is reported: with as many
 // threads as cores, a call waits for the thread that was displaced, whole scheduler slices long.
@@ -60,7 +68,7 @@ at::Device choose_device(DeviceChoice choice) {
   if (choice == DeviceChoice::cpu) return at::kCPU;
   const bool backend = c10::impl::hasDeviceGuardImpl(at::kCUDA);
   const bool gpu = backend && c10::impl::getDeviceGuardImpl(at::kCUDA)->deviceCount() > 0;
-  const bool kernels = has_kernels(at::kCUDA);
+  const bool kernels = has_gpu_kernels();
   if (gpu && kernels) return {at::kCUDA, 0};
   if (choice == DeviceChoice::automatic) return at::kCPU;
   if (!backend) {
@@ -91,6 +99,23 @@ void check_memory(const Options& options, bool with_dy, int threads) {
                                      gib(available - flush)));
       }
     }
+  }
+}
+
+// The instruction set that the CPU kernels use. What it refuses is HIPNORM_CPU_CAPABILITY.
+std::string cpu_arch(int threads) {
+  try {
+    return cpu_device(threads).arch;
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(error.what());
+  }
+}
+
+std::string gpu_arch(at::Device device) {
+  try {
+    return gpu_device(device.index()).arch;
+  } catch (const std::exception& error) {
+    throw UsageError(fmt::format("{}: {}", device.str(), error.what()));
   }
 }
 
@@ -126,6 +151,12 @@ class Run {
     if (options.threads > 0) at::set_num_threads(options.threads);
     threads_ = at::get_num_threads();
     check_memory(options, with_dy_, threads_);
+    const std::string arch = device_.is_cpu() ? cpu_arch(threads_) : gpu_arch(device_);
+    // Graphs cannot be recorded from the default stream; for comparison everything runs on one.
+    if (!device_.is_cpu()) {
+      const c10::impl::VirtualGuardImpl guard(device_.type());
+      stream_.emplace(guard.getStreamFromGlobalPool(device_));
+    }
     force_config(options.config);
     if (!options.output.empty()) file_.emplace(options.output);
     if (!set_heap(options.fresh_pages ? Pages::fresh : Pages::resident)) {
@@ -135,8 +166,8 @@ class Run {
     }
     const std::string cpu =
         fmt::format("{}, {} thread{}", cpu_model(), threads_, threads_ == 1 ? "" : "s");
-    origin_ = {.device = device_.is_cpu() ? cpu : device_.str(),
-               .arch = device_.is_cpu() ? cpu_device(threads_).arch : "",
+    origin_ = {.device = device_.is_cpu() ? cpu : gpu_name(device_.index()),
+               .arch = arch,
                .torch = TORCH_VERSION};
   }
 
@@ -150,7 +181,7 @@ class Run {
     }
     progress_.clear();
     print(to_stdout_ == Format::table ? stdout : stderr, summary(results_));
-    if (const double share = neighbours.share(); share > kBusyShare) {
+    if (const double share = neighbours.share(); device_.is_cpu() && share > kBusyShare) {
       print(stderr,
             fmt::format("hipnorm-bench: other programs took {:.0f} % of the processors' time "
                         "meanwhile: these times are not to be relied on\n",
@@ -236,9 +267,8 @@ class Run {
     const bool right = judged(
         result, check_forward(inputs, hipnorm_forward(inputs), aten_forward(inputs), threads_));
     if (!right) return;
-    time(
-        inputs, result, [&] { return hipnorm_forward(inputs); },
-        [&] { return aten_forward(inputs); });
+    time(inputs, result, {[](const Inputs& in, const Statistics&) { return hipnorm_forward(in); }},
+         {[](const Inputs& in, const Statistics&) { return aten_forward(in); }});
   }
 
   void backward(const Inputs& inputs, Result& result) {
@@ -251,9 +281,7 @@ class Run {
     const bool right = judged(result, check_backward(inputs, hipnorm_backward(inputs, ours),
                                                      aten_backward(inputs, atens), threads_));
     if (!right) return;
-    time(
-        inputs, result, [&] { return hipnorm_backward(inputs, ours); },
-        [&] { return aten_backward(inputs, atens); });
+    time(inputs, result, {hipnorm_backward, ours}, {aten_backward, atens});
   }
 
   bool judged(Result& result, const Checks& checks) {
@@ -263,8 +291,12 @@ class Run {
     return checks.hipnorm.ok;
   }
 
-  template <typename Ours, typename Aten>
-  void time(const Inputs& inputs, Result& result, const Ours& ours, const Aten& aten) {
+  struct Timed {
+    Call call;
+    Statistics statistics = {};
+  };
+
+  void time(const Inputs& inputs, Result& result, const Timed& ours, const Timed& aten) {
     show(result, "timing");
     // Every side's output is dropped before its next call (and, flushed, before the next side's),
     // so that on resident pages all of them, the limit's included, write the same block of the
@@ -273,10 +305,10 @@ class Run {
     const auto nothing = [] {};
     const auto drop = [&] { out = {}; };
     const auto allocate = [&] { out[0] = at::empty_like(inputs.x); };
-    const auto call = [&](const auto& side) {
-      return [&out, &side] {
+    const auto call = [&](const Timed& side) {
+      return [&out, &inputs, &side] {
         out = {};
-        out = side();
+        out = side.call(inputs, side.statistics);
       };
     };
     const auto copy = [&] { limit(inputs, result.direction, out[0]); };
@@ -297,6 +329,10 @@ class Run {
                                             ? time_batches(sides, *stopwatch_, repeats)
                                             : time_flushed(sides, *stopwatch_, *flusher_, repeats);
     result.latencies = {.hipnorm = seconds[0], .aten = seconds[1], .copy = seconds[2]};
+    if (!device_.is_cpu() && seconds[0] < kShortCall) {
+      result.in_graph = time_in_graphs(inputs, result.direction, ours.call, ours.statistics,
+                                       aten.call, aten.statistics, *stopwatch_, *flusher_, repeats);
+    }
   }
 
   void show(const Result& result, const char* step) {
@@ -306,6 +342,7 @@ class Run {
 
   const Options& options_;
   at::Device device_;
+  std::optional<c10::StreamGuard> stream_;
   Progress progress_;
   bool with_dy_ = false;
   int threads_ = 1;
@@ -322,26 +359,5 @@ class Run {
 }  // namespace
 
 int run(const Options& options) { return Run(options).all(); }
-
-void list_variants() {
-  for (const VariantInfo& variant : variants()) {
-    std::string ops;
-    const auto add = [&ops](bool serves, const char* name) {
-      if (serves) ops += fmt::format("{}{}", ops.empty() ? "" : ", ", name);
-    };
-    add(variant.forward, "forward");
-    add(variant.backward_fused || variant.backward_two_kernel, "backward");
-    add(variant.backward_fused, "backward_fused");
-    add(variant.backward_two_kernel, "backward_two_kernel");
-    std::string limits;
-    for (const ConfigField& field : kConfigFields) {
-      const auto [low, high] = variant.*field.limits;
-      if (low == 0 && high == 0) continue;
-      limits += fmt::format("{}{}={}..{}", limits.empty() ? "" : ", ", field.name, low, high);
-    }
-    fmt::print("{}\n  {}; {}\n  {}\n  {}\n", variant.name,
-               variant.kind == DeviceKind::cpu ? "cpu" : "gpu", ops, limits, variant.summary);
-  }
-}
 
 }  // namespace hipnorm::bench

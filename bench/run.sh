@@ -4,7 +4,6 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../cmake/bootstrap.sh"
 
-preset=${HIPNORM_PRESET:-cpu}
-hipnorm_setup bench "$preset"
-hipnorm_build "$preset" hipnorm-bench
+hipnorm_setup bench
+hipnorm_build hipnorm-bench
 exec "$root/build/$preset/bench/hipnorm-bench" "$@"

@@ -2,11 +2,12 @@
 # What bench/run.sh and tests/run.sh share: from a bare Debian or Ubuntu to a configured build.
 # Sourced, not run. Everything it prints goes to stderr: stdout belongs to the program that follows.
 #
-#   hipnorm_setup KIND PRESET      KIND bench or tests; PRESET of CMakePresets.json
-#   hipnorm_build PRESET [TARGET]
+#   hipnorm_setup KIND     KIND bench or tests; sets `preset`, of CMakePresets.json
+#   hipnorm_build [TARGET]
 #
-# A person may set: TORCH_DIR (torch's folder with include/ and lib/), HIPNORM_PYTHON (default
-# python3), CXX, CMAKE_BUILD_PARALLEL_LEVEL, and whatever apt and pip read.
+# A person may set: HIPNORM_PRESET (default cuda where torch is a CUDA build and nvcc is here, else
+# cpu), TORCH_DIR (torch's folder with include/ and lib/), HIPNORM_PYTHON (default python3), CXX,
+# CUDA_HOME, CMAKE_BUILD_PARALLEL_LEVEL, and whatever apt and pip read.
 # A set-up that was interrupted is taken up by the next run: each step looks at what is there, and
 # the stamp that skips them all is written last.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
@@ -170,8 +171,23 @@ make_venv() {
 
 # ---- CMake -----------------------------------------------------------------------------------
 
+# Prints the preset for the torch in `torch_dir`.
+choose_preset() {
+  if [[ ! -e $torch_dir/lib/libtorch_cuda.so ]]; then
+    echo cpu
+  elif have nvcc || [[ -n ${CUDACXX:-} || -x ${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]]; then
+    echo cuda
+  elif compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
+    fail "a GPU is here and a CUDA build of torch, but no nvcc, on the PATH or in CUDA_HOME:" \
+      "install NVIDIA's CUDA toolkit (12.8 or newer), or set HIPNORM_PRESET=cpu."
+  else
+    say "torch is a CUDA build, but neither a GPU nor nvcc is here: building for the CPU."
+    echo cpu
+  fi
+}
+
 configure() {
-  local preset=$1 binary=$root/build/$1
+  local binary=$root/build/$preset
   # Left by another source folder, or by a cmake that was interrupted.
   grep -qsx "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$binary/CMakeCache.txt" || rm -rf "$binary"
   (cd "$root" && cmake --preset "$preset" -DHIPNORM_PYTHON="$python" -DTORCH_DIR="$torch_dir") >&2 ||
@@ -183,12 +199,13 @@ setup_key() {
   {
     cat "$root"/cmake/bootstrap.sh "$root"/cmake/requirements.txt "$root"/CMakePresets.json
     printf '%s\n' "$root" "$(command -v "$base_python")" "${TORCH_DIR:-}" "${CXX:-}" \
-      "${CXXFLAGS:-}" "${CMAKE_PREFIX_PATH:-}"
+      "${CXXFLAGS:-}" "${CMAKE_PREFIX_PATH:-}" "${CUDA_HOME:-}" "$(command -v nvcc)"
   } | sha256sum | cut -d ' ' -f 1
 }
 
 hipnorm_setup() {
-  local kind=$1 preset=$2 stamp=$root/build/$2/setup.stamp old_key='' old_kind='' old_torch=''
+  local kind=$1 stamp old_key='' old_kind='' old_torch='' old_preset=''
+  preset=${HIPNORM_PRESET:-}
   base_python=${HIPNORM_PYTHON:-python3}
   if [[ $base_python == */* && -x $base_python ]]; then  # not realpath: that leaves a venv
     base_python=$(cd "$(dirname "$base_python")" && pwd)/$(basename "$base_python")
@@ -197,10 +214,17 @@ hipnorm_setup() {
   exec 9>"$root/build/setup.lock"
   flock 9  # a second run.sh waits until this one has built
 
-  [[ ! -f $stamp ]] || { read -r old_key && read -r old_kind && read -r old_torch; } <"$stamp" || true
+  # One stamp for each preset that was named, one for the choice.
+  stamp=$root/build/setup${preset:+.$preset}.stamp
+  [[ ! -f $stamp ]] ||
+    { read -r old_key && read -r old_kind && read -r old_torch && read -r old_preset; } <"$stamp" ||
+    true
   # What the tests need includes what the benchmark needs.
-  [[ $old_key == "$(setup_key)" && $old_kind =~ ^("$kind"|tests)$ &&
-    -e $old_torch/lib/libtorch_cpu.so ]] && return
+  if [[ $old_key == "$(setup_key)" && $old_kind =~ ^("$kind"|tests)$ &&
+    -e $old_torch/lib/libtorch_cpu.so && -f $root/build/$old_preset/CMakeCache.txt ]]; then
+    preset=$old_preset
+    return
+  fi
 
   local missing=() python='' torch_dir='' venv_reason=''
   find_missing "$kind"
@@ -209,11 +233,13 @@ hipnorm_setup() {
   [[ -n $python ]] || choose_python "$kind"
   [[ -z $venv_reason ]] || make_venv
   python=$(command -v "$python")
-  configure "$preset"
-  printf '%s\n' "$(setup_key)" "$kind" "$torch_dir" >"$stamp"  # anew: python3 may be new here
+  [[ -n $preset ]] || preset=$(choose_preset) || exit 1
+  configure
+  # The key anew: python3 may be new here.
+  printf '%s\n' "$(setup_key)" "$kind" "$torch_dir" "$preset" >"$stamp"
 }
 
-# hipnorm_build PRESET [TARGET]: everything, or TARGET. A unit that includes torch takes up to
+# hipnorm_build [TARGET]: everything, or TARGET. A unit that includes torch takes up to
 # 1.4 GB to compile: no more of them at once than memory holds.
 hipnorm_build() {
   local jobs memory
@@ -221,7 +247,7 @@ hipnorm_build() {
   memory=$(awk '/^MemAvailable:/ {print int($2 / 1500000)}' /proc/meminfo)
   ((memory >= 1)) || memory=1
   ((jobs <= memory)) || jobs=$memory
-  cmake --build "$root/build/$1" --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$jobs}" \
-    ${2:+--target "$2"} >&2 9>&- || fail "the build failed; its messages are above."
+  cmake --build "$root/build/$preset" --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$jobs}" \
+    ${1:+--target "$1"} >&2 9>&- || fail "the build failed; its messages are above."
   exec 9>&-
 }

@@ -89,29 +89,50 @@ struct LayerNormDoubleBackward final : Node {
   }
 };
 
-Tensors3 forward_with_graph(const at::Tensor& input, c10::SymIntArrayRef normalized_shape,
-                            const std::optional<at::Tensor>& weight,
-                            const std::optional<at::Tensor>& bias, double eps) {
+bool any_tangent(const at::Tensor& input, const std::optional<at::Tensor>& weight,
+                 const std::optional<at::Tensor>& bias) {
+  return isFwGradDefined(input) || isFwGradDefined(weight) || isFwGradDefined(bias);
+}
+
+// As torch's own operators do: the result is computed from the primals and gets its tangent after.
+void set_tangents(const Tensors3& results, const Tensors3& tangents) {
+  const auto set = [](const at::Tensor& result, const at::Tensor& tangent) {
+    if (!result.defined() || !tangent.defined()) return;
+    result._set_fw_grad(tangent, /*level=*/0, /*is_inplace_op=*/false);
+  };
+  set(std::get<0>(results), std::get<0>(tangents));
+  set(std::get<1>(results), std::get<1>(tangents));
+  set(std::get<2>(results), std::get<2>(tangents));
+}
+
+// The forward where a derivative is wanted: with its graph, its tangents, or both.
+Tensors3 differentiable_forward(const at::Tensor& input, c10::SymIntArrayRef normalized_shape,
+                                const std::optional<at::Tensor>& weight,
+                                const std::optional<at::Tensor>& bias, double eps,
+                                bool statistics_returned) {
   Tensors3 result = [&] {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     return layer_norm_forward_symint(input, normalized_shape, weight, bias, eps);
   }();
   const auto& [output, mean, rstd] = result;
-  const auto node = make_node<LayerNormBackward>();
-  node->set_next_edges(collect_next_edges(input, weight, bias));
-  node->input = SavedVariable(input, /*is_output=*/false);
-  node->mean = SavedVariable(mean, /*is_output=*/false);  // no gradient reaches it: as an input
-  node->rstd = SavedVariable(rstd, /*is_output=*/false);
-  node->weight = SavedVariable(weight, /*is_output=*/false);
-  node->bias = SavedVariable(bias, /*is_output=*/false);
-  node->normalized_shape = normalized_shape;
-  set_history(output, node);
+  if (compute_requires_grad(input, weight, bias)) {
+    const auto node = make_node<LayerNormBackward>();
+    node->set_next_edges(collect_next_edges(input, weight, bias));
+    // Tangents are saved along: a backward inside the same forward-mode level carries them on.
+    node->input = SavedVariable(input, /*is_output=*/false);
+    node->mean = SavedVariable(mean, /*is_output=*/false);  // no gradient reaches it: as an input
+    node->rstd = SavedVariable(rstd, /*is_output=*/false);
+    node->weight = SavedVariable(weight, /*is_output=*/false);
+    node->bias = SavedVariable(bias, /*is_output=*/false);
+    node->normalized_shape = normalized_shape;
+    set_history(output, node);
+  }
+  if (any_tangent(input, weight, bias)) {
+    set_tangents(result,
+                 composite::layer_norm_forward_tangents(input, normalized_shape, weight, bias, eps,
+                                                        mean, rstd, statistics_returned));
+  }
   return result;
-}
-
-bool any_tangent(const at::Tensor& input, const std::optional<at::Tensor>& weight,
-                 const std::optional<at::Tensor>& bias) {
-  return isFwGradDefined(input) || isFwGradDefined(weight) || isFwGradDefined(bias);
 }
 
 }  // namespace
@@ -119,11 +140,8 @@ bool any_tangent(const at::Tensor& input, const std::optional<at::Tensor>& weigh
 at::Tensor layer_norm(const at::Tensor& input, c10::SymIntArrayRef normalized_shape,
                       const std::optional<at::Tensor>& weight,
                       const std::optional<at::Tensor>& bias, double eps) {
-  if (any_tangent(input, weight, bias)) {
-    return std::get<0>(composite::layer_norm_forward(input, normalized_shape, weight, bias, eps));
-  }
-  if (compute_requires_grad(input, weight, bias)) {
-    return std::get<0>(forward_with_graph(input, normalized_shape, weight, bias, eps));
+  if (compute_requires_grad(input, weight, bias) || any_tangent(input, weight, bias)) {
+    return std::get<0>(differentiable_forward(input, normalized_shape, weight, bias, eps, false));
   }
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   return hipnorm::layer_norm_symint(input, normalized_shape, weight, bias, eps);
@@ -132,11 +150,8 @@ at::Tensor layer_norm(const at::Tensor& input, c10::SymIntArrayRef normalized_sh
 Tensors3 layer_norm_forward(const at::Tensor& input, c10::SymIntArrayRef normalized_shape,
                             const std::optional<at::Tensor>& weight,
                             const std::optional<at::Tensor>& bias, double eps) {
-  if (any_tangent(input, weight, bias)) {
-    return composite::layer_norm_forward(input, normalized_shape, weight, bias, eps);
-  }
-  if (compute_requires_grad(input, weight, bias)) {
-    return forward_with_graph(input, normalized_shape, weight, bias, eps);
+  if (compute_requires_grad(input, weight, bias) || any_tangent(input, weight, bias)) {
+    return differentiable_forward(input, normalized_shape, weight, bias, eps, true);
   }
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   return layer_norm_forward_symint(input, normalized_shape, weight, bias, eps);
@@ -148,11 +163,6 @@ Tensors3 layer_norm_backward(const at::Tensor& grad_output, const at::Tensor& in
                              const at::Tensor& rstd, const std::optional<at::Tensor>& weight,
                              const std::optional<at::Tensor>& bias,
                              std::array<bool, 3> output_mask) {
-  if (any_tangent(input, weight, std::nullopt) || isFwGradDefined(grad_output) ||
-      isFwGradDefined(mean) || isFwGradDefined(rstd)) {
-    return composite::layer_norm_backward(grad_output, input, normalized_shape, mean, rstd, weight,
-                                          bias, output_mask);
-  }
   Tensors3 grads = [&] {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     return layer_norm_backward_symint(op, grad_output, input, normalized_shape, mean, rstd, weight,
@@ -170,6 +180,11 @@ Tensors3 layer_norm_backward(const at::Tensor& grad_output, const at::Tensor& in
     set_history(std::get<0>(grads), node);
     set_history(std::get<1>(grads), node);
     set_history(std::get<2>(grads), node);
+  }
+  if (any_tangent(grad_output, input, weight)) {
+    set_tangents(grads,
+                 composite::layer_norm_backward_tangents(op, grad_output, input, normalized_shape,
+                                                         mean, rstd, weight, bias, output_mask));
   }
   return grads;
 }

@@ -5,6 +5,7 @@
 #include <ATen/functorch/PlumbingHelper.h>
 #include <ATen/ops/stack.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "csrc/checks.h"
@@ -35,8 +36,11 @@ struct Batched {
   at::Tensor value;  // undefined: an optional that is absent
   std::optional<std::int64_t> dim;
 
-  // One example of it.
-  at::Tensor example(std::int64_t i) const { return dim ? value.select(*dim, i) : value; }
+  // One example of it; of an empty batch, zeros, as a sum so that gradients stay connected.
+  at::Tensor example(std::int64_t i) const {
+    if (!dim) return value;
+    return value.size(*dim) == 0 ? value.sum(*dim) : value.select(*dim, i);
+  }
   std::optional<at::Tensor> optional_example(std::int64_t i) const {
     return value.defined() ? std::optional(example(i)) : std::nullopt;
   }
@@ -70,20 +74,21 @@ at::Tensor wrap(const at::Tensor& tensor, bool batched, const VmapLevel& level) 
   return batched && tensor.defined() ? makeBatched(tensor, 0, level.id()) : tensor;
 }
 
-// Calls call(i) for every example and stacks the three results.
+// Calls call(i) for every example and stacks the three results. For an empty batch one call on
+// zeros tells what the results look like, and none of it is kept.
 template <class Call>
 Tensors3 for_each_example(std::int64_t batch, const VmapLevel& level, const Call& call) {
-  TORCH_CHECK(batch > 0, "Expected a vmapped dimension of at least 1 for hipnorm's derivatives, ",
-              "but got 0");
   std::array<std::vector<at::Tensor>, 3> results;
-  for (std::int64_t i = 0; i < batch; ++i) {
+  for (std::int64_t i = 0; i < std::max<std::int64_t>(batch, 1); ++i) {
     Tensors3 result = call(i);
     results[0].push_back(std::move(std::get<0>(result)));
     results[1].push_back(std::move(std::get<1>(result)));
     results[2].push_back(std::move(std::get<2>(result)));
   }
   const auto stacked = [&](const std::vector<at::Tensor>& examples) {
-    return examples[0].defined() ? makeBatched(at::stack(examples), 0, level.id()) : at::Tensor();
+    return examples[0].defined()
+               ? makeBatched(at::stack(examples).narrow(0, 0, batch), 0, level.id())
+               : at::Tensor();
   };
   return {stacked(results[0]), stacked(results[1]), stacked(results[2])};
 }

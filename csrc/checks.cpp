@@ -48,6 +48,17 @@ void check_parameter(const char* name, const at::Tensor& parameter, const at::Te
   check_same_device(name, parameter, input);
 }
 
+// grad: a tensor with one element for each of input.
+void check_like_input(const char* name, const at::Tensor& grad, const at::Tensor& input) {
+  TORCH_CHECK(equal(grad.sym_sizes(), input.sym_sizes()), "Expected ", name,
+              " of the shape of input, ", input.sym_sizes(), ", but got ", name, " of shape ",
+              grad.sym_sizes());
+  TORCH_CHECK(grad.scalar_type() == input.scalar_type(), "Expected ", name,
+              " of the dtype of input, ", input.scalar_type(), ", but got ", name, " of dtype ",
+              grad.scalar_type());
+  check_same_device(name, grad, input);
+}
+
 void check_statistic(const char* name, const at::Tensor& statistic, const at::Tensor& input,
                      const c10::SymInt& rows) {
   TORCH_CHECK(equal(statistic.sym_numel(), rows), "Expected ", name, " of ", rows,
@@ -96,15 +107,27 @@ c10::SymInt check_backward(const at::Tensor& grad_output, const at::Tensor& inpu
                            const at::Tensor& rstd, const std::optional<at::Tensor>& weight,
                            const std::optional<at::Tensor>& bias) {
   c10::SymInt rows = check_forward(input, normalized_shape, weight, bias);
-  TORCH_CHECK(equal(grad_output.sym_sizes(), input.sym_sizes()),
-              "Expected grad_output of the shape of input, ", input.sym_sizes(),
-              ", but got grad_output of shape ", grad_output.sym_sizes());
-  TORCH_CHECK(grad_output.scalar_type() == input.scalar_type(),
-              "Expected grad_output of the dtype of input, ", input.scalar_type(),
-              ", but got grad_output of dtype ", grad_output.scalar_type());
-  check_same_device("grad_output", grad_output, input);
+  check_like_input("grad_output", grad_output, input);
   check_statistic("mean", mean, input, rows);
   check_statistic("rstd", rstd, input, rows);
+  return rows;
+}
+
+c10::SymInt check_double_backward(const std::optional<at::Tensor>& grad_dx,
+                                  const std::optional<at::Tensor>& grad_dweight,
+                                  const std::optional<at::Tensor>& grad_dbias,
+                                  const at::Tensor& grad_output, const at::Tensor& input,
+                                  c10::SymIntArrayRef normalized_shape, const at::Tensor& mean,
+                                  const at::Tensor& rstd, const std::optional<at::Tensor>& weight) {
+  c10::SymInt rows =
+      check_backward(grad_output, input, normalized_shape, mean, rstd, weight, std::nullopt);
+  if (present(grad_dx)) check_like_input("grad_grad_input", *grad_dx, input);
+  if (present(grad_dweight)) {
+    check_parameter("grad_grad_weight", *grad_dweight, input, normalized_shape);
+  }
+  if (present(grad_dbias)) {
+    check_parameter("grad_grad_bias", *grad_dbias, input, normalized_shape);
+  }
   return rows;
 }
 

@@ -34,4 +34,13 @@ c10::SymInt check_backward(const at::Tensor& grad_output, const at::Tensor& inpu
                            const at::Tensor& rstd, const std::optional<at::Tensor>& weight,
                            const std::optional<at::Tensor>& bias);
 
+// As check_backward, and: grad_dx, a gradient of the result dX, has input's shape and dtype;
+// grad_dweight and grad_dbias are as weight and bias. Messages have the schema's names for them.
+c10::SymInt check_double_backward(const std::optional<at::Tensor>& grad_dx,
+                                  const std::optional<at::Tensor>& grad_dweight,
+                                  const std::optional<at::Tensor>& grad_dbias,
+                                  const at::Tensor& grad_output, const at::Tensor& input,
+                                  c10::SymIntArrayRef normalized_shape, const at::Tensor& mean,
+                                  const at::Tensor& rstd, const std::optional<at::Tensor>& weight);
+
 }  // namespace hipnorm

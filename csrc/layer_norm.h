@@ -1,5 +1,5 @@
-// The backend entry points: what the CPU key runs, and every later device's key too. Schemas are in
-// library.cpp; shapes, dtypes and results as documented in hipnorm.h.
+// The backend entry points: what the CPU and CUDA keys run. Schemas are in library.cpp; shapes,
+// dtypes and results as documented in hipnorm.h.
 #pragma once
 
 #include "csrc/hipnorm.h"

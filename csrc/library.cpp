@@ -26,6 +26,17 @@ void refuse_torch_version(const c10::OperatorHandle&, torch::jit::Stack*) {
   TORCH_CHECK(false, mismatch.value_or("hipnorm: torch version mismatch"));
 }
 
+// The entry points ask the tensors where they lie.
+void implement_backend(torch::Library& m) {
+  if (torch_version_mismatch()) return;
+  m.impl("layer_norm", backend::layer_norm);
+  m.impl("layer_norm_forward", backend::layer_norm_forward);
+  m.impl("layer_norm_backward", backend::layer_norm_backward);
+  m.impl("layer_norm_backward_fused", backend::layer_norm_backward_fused);
+  m.impl("layer_norm_backward_two_kernel", backend::layer_norm_backward_two_kernel);
+  m.impl("selected_config", backend::selected_config);
+}
+
 }  // namespace
 
 TORCH_LIBRARY(hipnorm, m) {
@@ -71,15 +82,10 @@ TORCH_LIBRARY(hipnorm, m) {
   }
 }
 
-TORCH_LIBRARY_IMPL(hipnorm, CPU, m) {
-  if (torch_version_mismatch()) return;
-  m.impl("layer_norm", backend::layer_norm);
-  m.impl("layer_norm_forward", backend::layer_norm_forward);
-  m.impl("layer_norm_backward", backend::layer_norm_backward);
-  m.impl("layer_norm_backward_fused", backend::layer_norm_backward_fused);
-  m.impl("layer_norm_backward_two_kernel", backend::layer_norm_backward_two_kernel);
-  m.impl("selected_config", backend::selected_config);
-}
+TORCH_LIBRARY_IMPL(hipnorm, CPU, m) { implement_backend(m); }
+
+// In every build, so that one without GPU kernels says so (target.cpp).
+TORCH_LIBRARY_IMPL(hipnorm, CUDA, m) { implement_backend(m); }
 
 TORCH_LIBRARY_IMPL(hipnorm, Meta, m) {
   if (torch_version_mismatch()) return;

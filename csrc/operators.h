@@ -14,7 +14,7 @@ Tensors3 layer_norm_backward_symint(Op op, const at::Tensor& grad_output, const 
                                     const std::optional<at::Tensor>& bias,
                                     std::array<bool, 3> output_mask);
 
-// hipnorm::_layer_norm_double_backward; formulas in double_backward.h.
+// hipnorm::_layer_norm_double_backward; formulas in composite.h.
 Tensors3 layer_norm_double_backward(const std::optional<at::Tensor>& grad_dx,
                                     const std::optional<at::Tensor>& grad_dweight,
                                     const std::optional<at::Tensor>& grad_dbias,

@@ -1,3 +1,5 @@
+#include <c10/core/DeviceGuard.h>
+
 #include "csrc/checks.h"
 #include "csrc/layer_norm.h"
 #include "csrc/problem_of.h"
@@ -23,6 +25,7 @@ std::string selected_config(std::string_view op, const at::Tensor& input,
   const bool nothing_to_write =
       problem.is_backward() && !problem.grads.dx && !problem.grads.columns();
   if (problem.rows == 0 || problem.cols == 0 || nothing_to_write) return "none";
+  const c10::DeviceGuard guard(input.device());
   return describe(selection_for(problem, target_of(input.device()).device));
 }
 

@@ -17,11 +17,12 @@ struct Target {
   void* stream = nullptr;              // GPU: the current one
 };
 
-// For the CPU: as many threads as torch would use in this place. Throws c10::Error for a device
-// that this build has no kernels for.
+// For the CPU: as many threads as torch would use in this place; for a GPU: torch's current stream.
+// Throws c10::Error for a device that this build has no kernels for.
 Target target_of(c10::Device device);
 
-// select(): forced, else the table, else the default.
+// select(): forced, else the table, else the default. `device` is the current one: the plan of a
+// GPU variant may ask its runtime.
 Selection selection_for(const Problem& problem, const Device& device);
 
 }  // namespace hipnorm

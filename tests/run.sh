@@ -4,9 +4,8 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../cmake/bootstrap.sh"
 
-preset=${HIPNORM_PRESET:-cpu}
-hipnorm_setup tests "$preset"
-hipnorm_build "$preset"
+hipnorm_setup tests
+hipnorm_build
 cd "$root"
 export CTEST_PARALLEL_LEVEL=${CTEST_PARALLEL_LEVEL:-$(nproc)}
 exec ctest --preset "$preset" "$@"

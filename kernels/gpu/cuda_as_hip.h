@@ -11,6 +11,8 @@ using hipError_t = cudaError_t;
 using hipStream_t = cudaStream_t;
 using hipEvent_t = cudaEvent_t;
 using hipDeviceProp_t = cudaDeviceProp;
+using hipGraph_t = cudaGraph_t;
+using hipGraphExec_t = cudaGraphExec_t;
 
 inline constexpr hipError_t hipSuccess = cudaSuccess;
 inline constexpr hipError_t hipErrorInvalidValue = cudaErrorInvalidValue;
@@ -18,6 +20,7 @@ inline constexpr hipError_t hipErrorInvalidConfiguration = cudaErrorInvalidConfi
 inline constexpr hipError_t hipErrorLaunchFailure = cudaErrorLaunchFailure;
 inline constexpr auto hipMemcpyHostToDevice = cudaMemcpyHostToDevice;
 inline constexpr auto hipMemcpyDeviceToHost = cudaMemcpyDeviceToHost;
+inline constexpr auto hipStreamCaptureModeRelaxed = cudaStreamCaptureModeRelaxed;
 inline constexpr auto hipFuncAttributeMaxDynamicSharedMemorySize =
     cudaFuncAttributeMaxDynamicSharedMemorySize;
 
@@ -53,6 +56,23 @@ inline hipError_t hipEventSynchronize(hipEvent_t event) { return cudaEventSynchr
 inline hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t start, hipEvent_t end) {
   return cudaEventElapsedTime(milliseconds, start, end);
 }
+inline hipError_t hipStreamBeginCapture(hipStream_t stream, cudaStreamCaptureMode mode) {
+  return cudaStreamBeginCapture(stream, mode);
+}
+inline hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t* graph) {
+  return cudaStreamEndCapture(stream, graph);
+}
+inline hipError_t hipGraphInstantiate(hipGraphExec_t* executable, hipGraph_t graph, void*, char*,
+                                      std::size_t) {
+  return cudaGraphInstantiate(executable, graph, 0);
+}
+inline hipError_t hipGraphLaunch(hipGraphExec_t executable, hipStream_t stream) {
+  return cudaGraphLaunch(executable, stream);
+}
+inline hipError_t hipGraphExecDestroy(hipGraphExec_t executable) {
+  return cudaGraphExecDestroy(executable);
+}
+inline hipError_t hipGraphDestroy(hipGraph_t graph) { return cudaGraphDestroy(graph); }
 inline hipError_t hipFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   return cudaFuncSetAttribute(kernel, attribute, value);
 }

@@ -1,6 +1,6 @@
 // The launch functions of the GPU variants: one template a variant, instantiated once for every
 // element type that it takes (HIPNORM_ELEMENT: every .hip file is compiled once a type), and picked
-// by kernels/gpu/launch.cpp.
+// by kernels/gpu/launch.hip.
 //
 // A launch function turns arguments, config and plan into kernel launches on launch.stream; it
 // decides nothing that plan() has decided. Returns the launch call's own error.
@@ -44,10 +44,6 @@ hipError_t backward_row_dx(const BackwardArgs& args, const Launch& launch);
 template <class T>
 hipError_t reduce_parts(const BackwardArgs& args, const Launch& launch);
 
-// dx alone, a block a row: the second kernel of backward_two_kernel, by plan.vectors.
-template <class T>
-hipError_t backward_row_dx(const BackwardArgs& args, const Launch& launch);
-
 // Blocks (clusters, where config.split > 1) of a persistent variant's main kernel that the whole
 // device holds at once (resident_clusters in prepare.h); 0: the kernel cannot run there. `plan` has
 // threads, vectors and lds_bytes. kernels/gpu/resident.hip picks and remembers.
@@ -66,16 +62,5 @@ int backward_row_resident(const Config& config, const Plan& plan, const Problem&
 template <class T>
 int backward_ring_resident(const Config& config, const Plan& plan, const Problem& problem,
                            const Device& device);
-
-// resident_groups of the kernels that the names say.
-template <class T>
-int forward_row_resident(const Config& config, const Plan& plan, const Problem& problem,
-                         const Device& device);
-template <class T>
-int backward_wave_resident(const Config& config, const Plan& plan, const Problem& problem,
-                           const Device& device);
-template <class T>
-int backward_row_resident(const Config& config, const Plan& plan, const Problem& problem,
-                          const Device& device);
 
 }  // namespace hipnorm::gpu

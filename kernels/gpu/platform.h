@@ -2,6 +2,7 @@
 // header, HIP itself, or the emulator of tests/emulator (plain C++, every thread a fiber).
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 

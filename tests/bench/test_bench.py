@@ -20,7 +20,7 @@ WRONG_OPERATORS = os.environ["HIPNORM_WRONG_OPERATORS"]
 ROOT = Path(__file__).resolve().parents[2]
 FIELDS = (
     "device arch torch dtype direction rows cols impl config source latency_us gbps "
-    "copy_fraction speedup max_error"
+    "copy_fraction speedup max_error graph_us"
 ).split()
 SIX_DIGITS = 1e-4  # numbers are rounded to six digits before they are divided here
 
@@ -288,10 +288,22 @@ def test_forced_config():
     )
 
 
-def test_unreadable_variable_ends_before_anything_is_measured():
-    result = bench("--shapes", "7x9", env={"HIPNORM_FORCE_CONFIG": "garbage"})
-    assert result.returncode == 2, result
-    assert result.stdout == "" and "garbage" in result.stderr
+@pytest.mark.parametrize("variable", ["HIPNORM_FORCE_CONFIG", "HIPNORM_CPU_CAPABILITY"])
+def test_unreadable_variable_ends_before_anything_is_measured(variable, tmp_path):
+    result = bench("--shapes", "7x9", "--output", str(tmp_path / "r.json"),
+                   env={variable: "garbage"})  # fmt: skip
+    expect_usage_error(result, variable, "garbage")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_capability_that_the_processor_lacks_is_bad_input():
+    flags = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    lacking = [c for c, flag in (("avx512", "avx512f"), ("avx2", "avx2"))
+               if flags is None or flag not in flags[1].split()]  # fmt: skip
+    if not lacking:
+        pytest.skip("this processor has all of them")
+    result = bench("--shapes", "7x9", env={"HIPNORM_CPU_CAPABILITY": lacking[0]})
+    expect_usage_error(result, "HIPNORM_CPU_CAPABILITY", lacking[0])
 
 
 def test_config_that_cannot_run_is_reported_and_the_rest_measured():

@@ -11,7 +11,7 @@ namespace hipnorm::emulator {
 namespace {
 
 // What the bytes of an initialised AsyncBarrier hold: this, and its index among the block's.
-constexpr std::uint64_t kHandle = 0xba881e5000000000;
+constexpr std::uint64_t kHandle = 0xba881e5ba8810000;
 constexpr std::uint32_t kMostArrivals = (1 << 20) - 1;  // PTX ISA, mbarrier: count and tx-count
 constexpr std::int64_t kMostBytes = (1 << 20) - 1;
 
@@ -34,9 +34,8 @@ int barrier_at(const Fiber& user, const Block& block, std::ptrdiff_t offset, Sit
   check_place(user, block, offset, site);
   std::uint64_t state;
   std::memcpy(&state, block.context.lds + offset, sizeof state);
-  const auto index = static_cast<std::uint32_t>(state);
-  if ((state ^ kHandle) >> 32 != 0 || index >= block.barriers.size() ||
-      block.barriers[index].offset != offset) {
+  const std::uint64_t index = state ^ kHandle;
+  if (index >= block.barriers.size() || block.barriers[index].offset != offset) {
     machine.fault(
         user, site,
         name_of_barrier(block, offset) + " is uninitialised, or its bytes were overwritten");
@@ -72,6 +71,9 @@ void advance(const Fiber& thread, Block& block, BarrierRecord& barrier, Site sit
   }
   if (barrier.bytes > 0) return;
   ++barrier.phase;
+  if (machine.schedule.detect_races) {
+    block.races.phase_ended(static_cast<int>(&barrier - block.barriers.data()));
+  }
   barrier.pending = barrier.arrivals;
   for (Fiber* fiber : barrier.waiting) machine.make_ready(*fiber);
   barrier.waiting.clear();
@@ -138,7 +140,8 @@ void barrier_arrive(std::ptrdiff_t offset, unsigned bytes, Site site) {
   begin(site);
   Fiber& self = *machine.running;
   Block& block = block_of(self);
-  BarrierRecord& barrier = block.barriers[barrier_at(self, block, offset, site)];
+  const int index = barrier_at(self, block, offset, site);
+  BarrierRecord& barrier = block.barriers[index];
   if (barrier.pending == 0) {
     machine.fault(self, site,
                   "more arrivals than the count " + number(barrier.arrivals) + " of " +
@@ -151,6 +154,7 @@ void barrier_arrive(std::ptrdiff_t offset, unsigned bytes, Site site) {
                       "; it counts up to " + number(kMostBytes));
   }
   --barrier.pending;
+  if (machine.schedule.detect_races) block.races.arrived(wave_of(self), self.lane, index);
   advance(self, block, barrier, site);
 }
 
@@ -170,6 +174,7 @@ void barrier_wait(std::ptrdiff_t offset, unsigned parity, Site site) {
     block.barriers[index].waiting.push_back(&self);
     machine.wait(At::barrier_wait, site);
   }
+  if (machine.schedule.detect_races) block.races.waited(wave_of(self), self.lane, index);
 }
 
 void copy_to_lds(std::ptrdiff_t target, const void* source, unsigned bytes, std::ptrdiff_t barrier,
@@ -191,6 +196,7 @@ void copy_to_lds(std::ptrdiff_t target, const void* source, unsigned bytes, std:
                       ", outside the block's " + number(block.context.lds_bytes) + " bytes of LDS");
   }
   barrier_at(self, block, barrier, site);
+  machine.check_overwrite(self, target, bytes, site);
   Flight flight{.issuer = &self,
                 .site = site,
                 .block = &block,
@@ -238,6 +244,8 @@ void post(RemotePlace slot, const void* value, unsigned bytes, RemotePlace barri
         "unmatched asynchronous copy: post to block " + number(block.index) + ", which has exited");
   }
   barrier_at(self, block, barrier.offset, site);
+  // What orders a post to another block after the reads there is not known here.
+  if (&block == &block_of(self)) machine.check_overwrite(self, slot.offset, bytes, site);
   const auto* first = static_cast<const unsigned char*>(value);
   take_off(block, {.issuer = &self,
                    .site = site,
@@ -261,9 +269,11 @@ void Machine::land(std::size_t i) {
   const auto word = block.in_flight.begin() + flight.target / 4;
   std::fill(word, word + flight.bytes / 4, 0);
   --block.in_flight_count;
-  block.context.watches_lds = block.in_flight_count > 0 || schedule.preempt_on_lds;
-  BarrierRecord& barrier =
-      block.barriers[barrier_at(*flight.issuer, block, flight.barrier, flight.site)];
+  block.context.watches_lds =
+      block.in_flight_count > 0 || schedule.preempt_on_lds || schedule.detect_races;
+  const int index = barrier_at(*flight.issuer, block, flight.barrier, flight.site);
+  if (schedule.detect_races) block.races.landed(flight.target, flight.bytes, index);
+  BarrierRecord& barrier = block.barriers[index];
   barrier.bytes -= flight.bytes;
   spins = 0;
   advance(*flight.issuer, block, barrier, flight.site);

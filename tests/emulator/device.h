@@ -17,14 +17,14 @@ namespace hipnorm::emulator {
 using Site = std::source_location;
 
 struct BlockContext {
-  dim3 block_idx, block_dim, grid_dim;
+  dim3 block_idx{0, 0, 0}, block_dim, grid_dim;
   unsigned char* lds = nullptr;
   std::ptrdiff_t lds_bytes = 0;
   int rank = 0;              // in its cluster
   bool watches_lds = false;  // accesses to LDS go through on_lds_access()
 };
 struct ThreadContext {
-  dim3 thread_idx;
+  dim3 thread_idx{0, 0, 0};
   BlockContext* block = nullptr;
 };
 extern ThreadContext* current;  // the running thread's

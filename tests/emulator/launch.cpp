@@ -18,6 +18,8 @@ constexpr std::size_t kMostLds = 227 << 10;  // sm_90; AMD's have 64 or 160 KiB
 constexpr int kMostCluster = 16;
 constexpr std::size_t kLdsAlignment = 128;
 
+struct Unwinding {};  // a fiber after a fault, through its kernel, which has no say in it
+
 std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 
 }  // namespace
@@ -28,8 +30,13 @@ Statistics statistics() { return counted; }
 // What every fiber runs, launch after launch.
 void run_threads() {
   for (;;) {
-    machine.call.run(machine.call);
-    machine.exit_thread();
+    try {
+      machine.call.run(machine.call);
+      machine.exit_thread();
+    } catch (const Unwinding&) {
+    }
+    // Outside the handler: what is being caught is known of the processor's thread, not of a fiber.
+    if (!machine.message.empty()) machine.switch_to(&machine.host);
   }
 }
 
@@ -114,7 +121,10 @@ void Machine::start_cluster(Cluster& cluster, std::int64_t index) {
     Block& block = cluster.blocks[b];
     block.index = index * cluster.size + b;
     block.context.block_idx.x = static_cast<unsigned>(block.index);
-    block.context.watches_lds = schedule.preempt_on_lds;
+    block.context.watches_lds = schedule.preempt_on_lds || schedule.detect_races;
+    if (schedule.detect_races) {
+      block.races.start(block.wave_count, wave_size, block.context.lds_bytes);
+    }
     std::memset(block.context.lds, 0xff, grid.lds_bytes);
     block.live = block.threads;
     block.exited = block.arrived = block.in_flight_count = 0;
@@ -158,6 +168,8 @@ hipError_t Machine::launch(const Call& new_call, const gpu::Grid& new_grid, int 
   ready_waves.clear();
   idle.clear();
   flights.clear();
+  accesses.clear();
+  bytes_before.clear();
   arrange();
 
   Strand here;
@@ -183,8 +195,7 @@ hipError_t Machine::launch(const Call& new_call, const gpu::Grid& new_grid, int 
 void Machine::fault(const Fiber& thread, Site site, const std::string& what) {
   message = name_of_kernel(call) + ", block " + std::to_string(block_of(thread).index) +
             ", thread " + std::to_string(index_of(thread)) + at_site(site) + ": " + what;
-  switch_to(&host);
-  __builtin_unreachable();  // the host drops this fiber
+  throw Unwinding{};
 }
 
 hipError_t launch(const Call& call, const gpu::Grid& grid, int wave) {

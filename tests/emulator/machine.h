@@ -9,6 +9,7 @@
 #include "tests/emulator/device.h"
 #include "tests/emulator/fiber.h"
 #include "tests/emulator/launch.h"
+#include "tests/emulator/races.h"
 #include "tests/emulator/random.h"
 #include "tests/emulator/schedule.h"
 
@@ -99,9 +100,10 @@ struct Block {
   int arrived = 0;          // at __syncthreads
   std::uint64_t epoch = 0;  // __syncthreads so far
   std::vector<BarrierRecord> barriers;
-  std::vector<unsigned char>
-      in_flight;            // 1 for each word of LDS that a copy or post will overwrite
-  int in_flight_count = 0;  // copies and posts
+  // 1 for each word of LDS that a copy or post in flight will overwrite, and how many there are.
+  std::vector<unsigned char> in_flight;
+  int in_flight_count = 0;
+  Races races;
 };
 
 struct Cluster {
@@ -126,11 +128,18 @@ struct Flight {
   std::vector<unsigned char> data;
 };
 
+struct LoggedAccess {
+  std::ptrdiff_t offset = 0;
+  std::size_t size = 0;
+  std::size_t before = 0;  // its bytes in Machine::bytes_before
+  Site site;
+};
+
 class Machine {
  public:
   hipError_t launch(const Call& call, const gpu::Grid& grid, int wave);
 
-  // Ends the launch. `thread` is named in the message; null: the block alone is.
+  // Ends the launch: the running fiber unwinds, the others are dropped where they stand.
   [[noreturn]] void fault(const Fiber& thread, Site site, const std::string& what);
 
   // The running thread lets others run if the schedule wants it.
@@ -141,7 +150,13 @@ class Machine {
   void note_progress() {
     spins = 0;
     running->loads = 0;
+    if (!accesses.empty()) check_accesses();
   }
+  // An access to LDS by the running thread. Whether it reads or writes shows later, in what the
+  // bytes are then: nobody else runs before check_accesses().
+  void note_access(std::ptrdiff_t offset, std::size_t size, Site site);
+  void check_accesses();
+  void check_overwrite(const Fiber& thread, std::ptrdiff_t offset, std::ptrdiff_t bytes, Site site);
   void make_ready(Wave& wave, std::uint64_t lanes);
   void make_ready(Fiber& fiber) { make_ready(*fiber.wave, std::uint64_t{1} << fiber.lane); }
 
@@ -161,6 +176,8 @@ class Machine {
   Random random;
   Fiber* running = nullptr;
   std::vector<Flight> flights;
+  std::vector<LoggedAccess> accesses;
+  std::vector<unsigned char> bytes_before;
   std::string message;  // of the fault
   std::int64_t switches = 0;
 
@@ -195,6 +212,9 @@ class Machine {
 extern Machine machine;
 
 inline Block& block_of(const Fiber& fiber) { return *fiber.wave->block; }
+inline int wave_of(const Fiber& fiber) {  // in its block
+  return static_cast<int>(fiber.wave - block_of(fiber).waves);
+}
 inline unsigned index_of(const Fiber& fiber) { return fiber.thread.thread_idx.x; }
 // " (forward.hip:12)"; empty without a place.
 std::string at_site(Site site);

@@ -16,7 +16,8 @@ std::string to_string(const Schedule& schedule) {
     return "?";
   };
   return std::string(name()) + ", seed " + std::to_string(schedule.seed) +
-         (schedule.preempt_on_lds ? ", preempt_on_lds" : "");
+         (schedule.preempt_on_lds ? ", preempt_on_lds" : "") +
+         (schedule.detect_races ? "" : ", races undetected");
 }
 
 std::vector<Schedule> schedules(std::uint64_t seed, int rounds) {
@@ -25,7 +26,7 @@ std::vector<Schedule> schedules(std::uint64_t seed, int rounds) {
     for (const bool preempt_on_lds : {false, true}) {
       for (const Policy policy : {Policy::random, Policy::run_ahead, Policy::hold_back,
                                   Policy::first_wave_first, Policy::last_wave_first}) {
-        list.push_back({seed++, policy, preempt_on_lds});
+        list.push_back({.seed = seed++, .policy = policy, .preempt_on_lds = preempt_on_lds});
       }
     }
   }

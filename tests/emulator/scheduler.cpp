@@ -129,6 +129,7 @@ void Machine::wait(At at, Site site) {
 }
 
 std::uint64_t Machine::agent_load(const std::uint64_t* flag, Site site) {
+  if (!accesses.empty()) check_accesses();
   Fiber& self = *running;
   constexpr int kPatience = 64;  // flags that one thread polls in turn before others must run
   const bool same = self.loads > 0 && self.loaded_from == flag && self.loaded == *flag;

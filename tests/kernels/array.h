@@ -30,6 +30,11 @@ class Array {
   // Rounds to the nearest number of the format.
   void set(std::int64_t i, double value) { reference::store(dtype_, data_, i, value); }
 
+  // Contents with the guards on both sides, for copies to a GPU and back. Null for an empty Array.
+  void* block() { return block_; }
+  const void* block() const { return block_; }
+  std::int64_t block_bytes() const { return data_ + bytes() + kGuard - block_; }
+
   bool guards_intact() const;
   bool same_bits(const Array& other) const {
     return bytes() == other.bytes() &&

@@ -41,7 +41,7 @@ std::vector<Kernel> kernels(bool (*serves)(const VariantInfo&), Op (*op_of)(cons
   std::vector<Kernel> list;
   for (std::size_t i = 0; i < variants().size(); ++i) {
     const VariantInfo& variant = variants()[i];
-    if (variant.kind != DeviceKind::cpu || !serves(variant)) continue;
+    if (variant.kind != device().kind || !serves(variant)) continue;
     for (const auto& types : kTypes) {
       list.push_back({static_cast<Variant>(i), op_of(variant), types.x, types.weight});
     }
@@ -51,10 +51,18 @@ std::vector<Kernel> kernels(bool (*serves)(const VariantInfo&), Op (*op_of)(cons
 
 bool same(std::string_view name, const ConfigField& field) { return field.name == name; }
 
-// Values of one parameter that `many` combines.
+// Values of one parameter that are combined.
 std::vector<int> values_of(const ConfigField& field, const VariantInfo& variant) {
   const Limits limits = variant.*field.limits;
   if (limits.high == 0) return {0};
+  if (same("threads", field)) {
+    std::vector<int> values;
+    // 192: no power of two; 480: with the wave that loads, the largest block of the ring kernels.
+    for (const int value : {64, 128, 192, 256, 480, 512, 1024}) {
+      if (value >= limits.low && value <= limits.high) values.push_back(value);
+    }
+    return values;
+  }
   if (same("vec_bytes", field)) return vector_widths();
   std::vector<int> values;
   for (const int value : {0, 1, 2, 3, 4, 5, 8}) {
@@ -63,6 +71,9 @@ std::vector<int> values_of(const ConfigField& field, const VariantInfo& variant)
     if (same("rows_per_block", field) && !power) continue;
     if (value == 4 && !same("rows_per_block", field)) continue;
     values.push_back(value);
+  }
+  if (same("rows_per_block", field)) {
+    for (int value = 16; value <= limits.high; value *= 2) values.push_back(value);
   }
   return values;
 }
@@ -97,12 +108,44 @@ Config setting(Variant variant, int vec_bytes, int rows_per_block, int split, in
           .stream = within(v.stream, stream)};
 }
 
+// `count` of the configs, spread evenly; which, is the problem's luck.
+std::vector<Config> some_of(std::vector<Config> configs, const Problem& problem,
+                            std::size_t count) {
+  if (configs.size() <= count) return configs;
+  std::uint64_t luck = static_cast<std::uint64_t>(problem.rows) * 0x9E3779B97F4A7C15u +
+                       static_cast<std::uint64_t>(problem.cols);
+  for (const int value : {static_cast<int>(problem.x), static_cast<int>(problem.weight),
+                          problem.alignment, int{problem.has_weight}, int{problem.has_bias},
+                          int{problem.grads.dx}, int{problem.grads.columns()}}) {
+    luck = (luck ^ static_cast<std::uint64_t>(value)) * 0x9E3779B97F4A7C15u;
+    luck ^= luck >> 32;
+  }
+  std::vector<Config> some;
+  for (std::size_t i = 0; i < count; ++i) {
+    some.push_back(configs[(luck + i * configs.size() / count) % configs.size()]);
+  }
+  return some;
+}
+
+std::vector<Config> gpu_configs(Variant variant, const Problem& problem, Effort effort) {
+  std::vector<Config> configs = every_combination(variant);
+  std::erase_if(configs, [&](const Config& config) {
+    return validate(config, problem, device()).has_value();
+  });
+  switch (effort) {
+    case Effort::one: return some_of(std::move(configs), problem, 1);
+    case Effort::few: return some_of(std::move(configs), problem, emulated() ? 2 : 5);
+    case Effort::many: break;
+  }
+  return some_of(std::move(configs), problem, emulated() ? 8 : 200);
+}
+
 }  // namespace
 
 bool quick() {
   static const bool value = [] {
     const char* text = std::getenv("HIPNORM_TEST_QUICK");
-    return text != nullptr && *text != '\0' && std::string_view(text) != "0";
+    return emulated() || (text != nullptr && *text != '\0' && std::string_view(text) != "0");
   }();
   return value;
 }
@@ -138,6 +181,7 @@ std::vector<int> vector_widths() {
 }
 
 std::vector<Config> configs_for(Variant variant, const Problem& problem, Effort effort) {
+  if (info(variant).kind == DeviceKind::gpu) return gpu_configs(variant, problem, effort);
   std::vector<Config> configs;
   if (effort == Effort::many) {
     configs = every_combination(variant);
@@ -169,6 +213,8 @@ std::vector<Config> configs_for(Variant variant, const Problem& problem, Effort 
   }
   return distinct;
 }
+
+std::int64_t expanded_cols() { return device().kind == DeviceKind::gpu ? 520 : 515; }
 
 std::span<const Shape> small_shapes() {
   return quick() ? std::span<const Shape>(kQuick) : std::span<const Shape>(kSmall);

@@ -12,7 +12,7 @@
 
 namespace hipnorm::testing {
 
-// HIPNORM_TEST_QUICK=1 in the environment: fewer shapes and combinations, for sanitizer builds.
+// HIPNORM_TEST_QUICK=1 in the environment, or in the emulator: fewer shapes and combinations.
 bool quick();
 
 // One instance of a kernel. `op` is the op that fixes the variant's family.
@@ -22,7 +22,7 @@ struct Kernel {
   DType x;
   DType weight;
 };
-// Every CPU variant × dtype × weight dtype (x's, or f32 for 16-bit x).
+// Every variant of the device's kind × dtype × weight dtype (x's, or f32 for 16-bit x).
 std::vector<Kernel> forward_kernels();
 std::vector<Kernel> backward_kernels();
 // Only those with x and weight of the given dtypes.
@@ -33,12 +33,16 @@ std::string name_of(const Kernel& kernel);
 // Vector widths that this processor has: 16, 32, 64 as far as they go.
 std::vector<int> vector_widths();
 
-// Configs of one variant, all valid for the problem; never empty.
+// Configs of one variant, all valid for the problem; for a CPU variant never empty. A GPU variant
+// may not take a problem, its rows being too wide for the registers, say; variants_test.cpp counts
+// what each takes.
 enum class Effort {
-  one,   // one for each vector width
-  few,   // for each width: one task; more parts and strips than threads, uneven; streaming stores
+  one,   // CPU: one for each vector width
+  few,   // CPU: for each width one task; more parts and strips than threads, uneven; streaming
+         // stores
   many,  // every combination of few values of each parameter
 };
+// GPU: one, few: so many of the valid combinations, others on every problem.
 std::vector<Config> configs_for(Variant variant, const Problem& problem, Effort effort);
 
 struct Shape {
@@ -48,6 +52,10 @@ struct Shape {
 // Odd ones first. The large ones are run with fewer combinations.
 std::span<const Shape> small_shapes();
 std::span<const Shape> large_shapes();
+
+// Columns where equal rows must give equal bits. A GPU's lanes take the chunks of a row by the
+// alignment of its output row, so there whole chunks only.
+std::int64_t expanded_cols();
 
 inline constexpr GradMask kAllGradMasks[] = {
     {true, true, true},  {true, true, false},  {true, false, true},  {true, false, false},

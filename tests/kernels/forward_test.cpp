@@ -52,10 +52,11 @@ TEST_P(Forward, EveryCombinationOfParameters) {
 // An expanded input: every row is the same, and so must be every row of the result.
 TEST_P(Forward, StrideZero) {
   const Kernel kernel = GetParam();
-  const LayerData data(6, 515, kernel.x, kernel.weight, Layout::expanded);
+  const std::int64_t cols = expanded_cols();
+  const LayerData data(6, cols, kernel.x, kernel.weight, Layout::expanded);
   const auto configs = configs_for(kernel.variant, data.problem(kernel.op, {}), Effort::few);
   for (const ForwardResult& result : check_forward(data, {}, configs)) {
-    for (std::int64_t i = 515; i < 6 * 515; ++i) ASSERT_EQ(result.y[i], result.y[i % 515]) << i;
+    for (std::int64_t i = cols; i < 6 * cols; ++i) ASSERT_EQ(result.y[i], result.y[i % cols]) << i;
   }
 }
 

@@ -4,8 +4,6 @@
 
 #include <cstddef>
 
-#include "tests/kernels/parallel.h"
-
 namespace hipnorm::testing {
 namespace {
 
@@ -13,8 +11,6 @@ using reference::BackwardOutputs;
 using reference::BackwardVerdict;
 using reference::ForwardOutputs;
 using reference::ForwardVerdict;
-
-constexpr ParallelFor kOtherOrders[] = {in_reverse, on_two_threads};
 
 // 1 byte an element: its size is the plan's, in bytes. f64 keeps it whole: sizes are multiples
 // of 64.
@@ -33,10 +29,7 @@ void expect_guards(std::initializer_list<const Array*> arrays) {
 
 }  // namespace
 
-const Device& device() { return cpu_device(2); }
-
-ForwardResult run_forward(const LayerData& data, Affine affine, const Config& config,
-                          ParallelFor parallel_for) {
+ForwardResult run_forward(const LayerData& data, Affine affine, const Config& config, int way) {
   const Problem problem = data.problem(Op::forward, affine);
   const Plan sizes = plan(config, problem, device());
   const DType accumulate = accumulate_type(problem.x);
@@ -44,27 +37,30 @@ ForwardResult run_forward(const LayerData& data, Affine affine, const Config& co
   ForwardResult result{Array(problem.x, data.rows * data.cols, data.offset),
                        Array(accumulate, data.rows), Array(accumulate, data.rows)};
   Array workspace = workspace_of(sizes);
-  const Error error = launch_forward({.x = data.x.data(),
-                                      .x_stride = data.x_stride,
-                                      .weight = affine.weight ? data.weight.data() : nullptr,
-                                      .bias = affine.bias ? data.bias.data() : nullptr,
-                                      .eps = data.eps,
-                                      .y = result.y.data(),
-                                      .mean = result.mean.data(),
-                                      .rstd = result.rstd.data(),
-                                      .workspace = workspace.data()},
-                                     {.problem = problem,
-                                      .device = device(),
-                                      .config = config,
-                                      .plan = sizes,
-                                      .parallel_for = parallel_for});
+  const Mirror x(data.x), weight(data.weight), bias(data.bias);
+  const Mirror y(result.y), mean(result.mean), rstd(result.rstd), scratch(workspace);
+  const Error error = run_forward_launch(
+      {.x = x.data(),
+       .x_stride = data.x_stride,
+       .weight = affine.weight ? weight.data() : nullptr,
+       .bias = affine.bias ? bias.data() : nullptr,
+       .eps = data.eps,
+       .y = y.data(),
+       .mean = mean.data(),
+       .rstd = rstd.data(),
+       .workspace = scratch.data()},
+      {.problem = problem, .device = device(), .config = config, .plan = sizes}, way);
   EXPECT_FALSE(error.has_value()) << error.value_or("");
+  y.fetch(result.y);
+  mean.fetch(result.mean);
+  rstd.fetch(result.rstd);
+  scratch.fetch(workspace);
   expect_guards({&result.y, &result.mean, &result.rstd, &workspace});
   return result;
 }
 
 BackwardResult run_backward(Op op, const LayerData& data, Affine affine, GradMask grads,
-                            const Config& config, ParallelFor parallel_for) {
+                            const Config& config, int way) {
   const Problem problem = data.problem(op, affine, grads);
   const Plan sizes = plan(config, problem, device());
   EXPECT_EQ(sizes.workspace_bytes % 64, 0);
@@ -74,42 +70,47 @@ BackwardResult run_backward(Op op, const LayerData& data, Affine affine, GradMas
   if (grads.dweight) result.dweight = Array(problem.weight, data.cols, weight_offset);
   if (grads.dbias) result.dbias = Array(problem.weight, data.cols, weight_offset);
   Array workspace = workspace_of(sizes);
-  const Error error = launch_backward({.dy = data.dy.data(),
-                                       .dy_stride = data.dy_stride,
-                                       .x = data.x.data(),
-                                       .x_stride = data.x_stride,
-                                       .mean = data.mean.data(),
-                                       .rstd = data.rstd.data(),
-                                       .weight = affine.weight ? data.weight.data() : nullptr,
-                                       .dx = result.dx.data(),
-                                       .dweight = result.dweight.data(),
-                                       .dbias = result.dbias.data(),
-                                       .workspace = workspace.data()},
-                                      {.problem = problem,
-                                       .device = device(),
-                                       .config = config,
-                                       .plan = sizes,
-                                       .parallel_for = parallel_for});
+  const Mirror dy(data.dy), x(data.x), mean(data.mean), rstd(data.rstd), weight(data.weight);
+  const Mirror dx(result.dx), dweight(result.dweight), dbias(result.dbias), scratch(workspace);
+  const Error error = run_backward_launch(
+      {.dy = dy.data(),
+       .dy_stride = data.dy_stride,
+       .x = x.data(),
+       .x_stride = data.x_stride,
+       .mean = mean.data(),
+       .rstd = rstd.data(),
+       .weight = affine.weight ? weight.data() : nullptr,
+       .dx = dx.data(),
+       .dweight = dweight.data(),
+       .dbias = dbias.data(),
+       .workspace = scratch.data()},
+      {.problem = problem, .device = device(), .config = config, .plan = sizes}, way);
   EXPECT_FALSE(error.has_value()) << error.value_or("");
+  dx.fetch(result.dx);
+  dweight.fetch(result.dweight);
+  dbias.fetch(result.dbias);
+  scratch.fetch(workspace);
   expect_guards({&result.dx, &result.dweight, &result.dbias, &workspace});
   return result;
 }
 
 std::vector<ForwardResult> check_forward(const LayerData& data, Affine affine,
                                          std::span<const Config> configs) {
-  EXPECT_FALSE(configs.empty());
+  // Every CPU variant takes every problem; a GPU variant may not (configs_for says so).
+  EXPECT_TRUE(!configs.empty() || device().kind == DeviceKind::gpu);
+  if (configs.empty()) return {};
   const Problem problem = data.problem(Op::forward, affine);
   std::vector<ForwardResult> results;
   std::vector<ForwardOutputs> outputs;
   for (const Config& config : configs) {
     SCOPED_TRACE(label(config, problem));
-    results.push_back(run_forward(data, affine, config, in_order));
+    results.push_back(run_forward(data, affine, config, 0));
     const ForwardResult& first = results.back();
-    for (const ParallelFor parallel_for : kOtherOrders) {
-      const ForwardResult other = run_forward(data, affine, config, parallel_for);
-      EXPECT_TRUE(first.y.same_bits(other.y)) << "y depends on the order of the tasks";
-      EXPECT_TRUE(first.mean.same_bits(other.mean)) << "mean depends on the order of the tasks";
-      EXPECT_TRUE(first.rstd.same_bits(other.rstd)) << "rstd depends on the order of the tasks";
+    for (int way = 1; way < ways(); ++way) {
+      const ForwardResult other = run_forward(data, affine, config, way);
+      EXPECT_TRUE(first.y.same_bits(other.y)) << "y depends on the way of running";
+      EXPECT_TRUE(first.mean.same_bits(other.mean)) << "mean depends on the way of running";
+      EXPECT_TRUE(first.rstd.same_bits(other.rstd)) << "rstd depends on the way of running";
     }
     outputs.push_back({{first.y.dtype(), first.y.data(), data.cols},
                        {first.mean.dtype(), first.mean.data()},
@@ -125,19 +126,21 @@ std::vector<ForwardResult> check_forward(const LayerData& data, Affine affine,
 
 std::vector<BackwardResult> check_backward(Op op, const LayerData& data, Affine affine,
                                            GradMask grads, std::span<const Config> configs) {
-  EXPECT_FALSE(configs.empty());
+  // Every CPU variant takes every problem; a GPU variant may not (configs_for says so).
+  EXPECT_TRUE(!configs.empty() || device().kind == DeviceKind::gpu);
+  if (configs.empty()) return {};
   const Problem problem = data.problem(op, affine, grads);
   std::vector<BackwardResult> results;
   std::vector<BackwardOutputs> outputs;
   for (const Config& config : configs) {
     SCOPED_TRACE(label(config, problem));
-    results.push_back(run_backward(op, data, affine, grads, config, in_order));
+    results.push_back(run_backward(op, data, affine, grads, config, 0));
     const BackwardResult& first = results.back();
-    for (const ParallelFor parallel_for : kOtherOrders) {
-      const BackwardResult other = run_backward(op, data, affine, grads, config, parallel_for);
-      EXPECT_TRUE(first.dx.same_bits(other.dx)) << "dX depends on the order of the tasks";
-      EXPECT_TRUE(first.dweight.same_bits(other.dweight)) << "dW depends on the order of the tasks";
-      EXPECT_TRUE(first.dbias.same_bits(other.dbias)) << "dB depends on the order of the tasks";
+    for (int way = 1; way < ways(); ++way) {
+      const BackwardResult other = run_backward(op, data, affine, grads, config, way);
+      EXPECT_TRUE(first.dx.same_bits(other.dx)) << "dX depends on the way of running";
+      EXPECT_TRUE(first.dweight.same_bits(other.dweight)) << "dW depends on the way of running";
+      EXPECT_TRUE(first.dbias.same_bits(other.dbias)) << "dB depends on the way of running";
     }
     outputs.push_back({{first.dx.dtype(), first.dx.data(), data.cols},
                        {first.dweight.dtype(), first.dweight.data()},

@@ -1,9 +1,11 @@
-"""Loads the library that HIPNORM_LIBRARY names; ctest sets it."""
+"""Loads the library that HIPNORM_LIBRARY names, and makes the device that HIPNORM_TEST_DEVICE names
+(cpu or cuda) the one on which tensors are made; ctest sets both."""
 
 import os
 
 import pytest
 import torch
+from reference import DEVICE
 
 LIBRARY = os.environ.get("HIPNORM_LIBRARY")
 if not LIBRARY or not os.path.exists(LIBRARY):
@@ -11,6 +13,18 @@ if not LIBRARY or not os.path.exists(LIBRARY):
         f"HIPNORM_LIBRARY must be the path of libhipnorm.so, but is {LIBRARY!r}"
     )
 torch.ops.load_library(LIBRARY)
+
+
+def pytest_sessionstart():
+    if DEVICE.type == "cpu":
+        return
+    if not torch.cuda.is_available():
+        required = os.environ.get("HIPNORM_REQUIRE_GPU") == "1"
+        pytest.exit(
+            "HIPNORM_REQUIRE_GPU=1, but torch sees no GPU" if required else "torch sees no GPU",
+            returncode=1 if required else 77,  # SKIP_RETURN_CODE in CMakeLists.txt
+        )
+    torch.set_default_device(DEVICE)
 
 
 @pytest.fixture(autouse=True)

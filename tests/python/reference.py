@@ -1,10 +1,12 @@
 """LayerNorm in float64 by its definition, and how far from it a result may be."""
 
 import math
+import os
 
 import torch
 
 ops = torch.ops.hipnorm
+DEVICE = torch.device({"cpu": "cpu", "cuda": "cuda:0"}[os.environ.get("HIPNORM_TEST_DEVICE", "cpu")])
 
 # Relative to the largest magnitude of the result. Half and bfloat16: one unit in the last place
 # (2^-10, 2^-7), because the arithmetic is float32 and only the store rounds. float32: 16 units

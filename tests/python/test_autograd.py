@@ -45,7 +45,7 @@ def test_gradcheck_of_forward(op, shape, ndim, has_weight, has_bias):
 
     args = [t for t in (x, weight, bias) if t is not None]
     assert gradcheck(call, args, check_forward_ad=True, check_batched_grad=True)
-    assert gradgradcheck(call, args, check_batched_grad=True)
+    assert gradgradcheck(call, args, check_batched_grad=True, check_fwd_over_rev=True)
 
 
 @pytest.mark.parametrize("needs", [n for n in itertools.product(BOOLS, repeat=3) if any(n)])
@@ -81,7 +81,7 @@ def test_gradcheck_of_backward(mask, has_weight, has_bias):
 
         args = [t for t in differentiable(dy, x, weight) if t is not None]
         # dB alone does not depend on input or weight, and dW not on weight.
-        assert gradcheck(call, args, check_batched_grad=True)
+        assert gradcheck(call, args, check_batched_grad=True, check_forward_ad=True)
 
 
 @pytest.mark.parametrize("needs", [n for n in itertools.product(BOOLS, repeat=3) if any(n)])
@@ -133,6 +133,32 @@ def test_double_backward_of_low_precision_with_float_weights(dtype):
         assert grad.dtype == leaf.dtype
         # sin of gradients that were rounded to 8 or 11 bits: some units of those in the result.
         assert torch.allclose(grad.double(), want, rtol=0.1, atol=0.1 * want.abs().max().item())
+
+
+@pytest.mark.parametrize("mask", list(itertools.product(BOOLS, repeat=3)))
+def test_only_gradients_that_were_asked_for_are_differentiable(mask):
+    x, weight, bias, dy, normalized = double_inputs((4, 6))
+    _, mean, rstd = ops.layer_norm_forward(x, normalized, weight, bias)
+    dy, x, weight, bias = differentiable(dy, x, weight, bias)
+    for op in BACKWARDS:
+        grads = op(dy, x, normalized, mean, rstd, weight, bias, list(mask))
+        assert [g is not None and g.requires_grad for g in grads] == list(mask)
+        if any(mask):
+            total = sum(g.sum() for g in grads if g is not None)
+            second = torch.autograd.grad(total, (dy, x, weight), allow_unused=True)
+            # dB does not depend on x, and only dX depends on the weight.
+            assert [g is not None for g in second] == [True, mask[0] or mask[1], mask[0]]
+
+
+def test_a_batch_of_gradients_at_once():
+    x, weight, bias, _, normalized = double_inputs((3, 5))
+    leaves = differentiable(x, weight, bias)
+    seeds = torch.randn(4, 3, 5, dtype=torch.float64)
+    y = ops.layer_norm(leaves[0], normalized, *leaves[1:])
+    together = torch.autograd.grad(y, leaves, seeds, is_grads_batched=True, retain_graph=True)
+    for i, seed in enumerate(seeds):
+        for grad, want in zip(together, torch.autograd.grad(y, leaves, seed, retain_graph=True)):
+            assert torch.allclose(grad[i], want, rtol=1e-12, atol=1e-12)
 
 
 def test_third_derivative_raises():
@@ -260,6 +286,7 @@ def test_autocast_on_the_cpu_changes_nothing():
     """As for F.layer_norm: it is in none of the CPU's lists."""
     for dtype in (torch.float32, torch.bfloat16):
         x, weight, bias, _, normalized = inputs((4, 8), dtype)
+        x, weight, bias = x.cpu(), weight.cpu(), bias.cpu()
         with torch.autocast("cpu", dtype=torch.bfloat16):
             ours = ops.layer_norm(x, normalized, weight, bias)
             theirs = F.layer_norm(x, normalized, weight, bias)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from reference import inputs, ops
+from reference import DEVICE, inputs, ops
 
 ALL = [True, True, True]
 
@@ -178,9 +178,71 @@ def test_backward_refuses(changes, message):
                 op(**args)
 
 
+DOUBLE_BACKWARD = [
+    (
+        dict(grad_grad_input=torch.randn(3, 2, 4)),
+        "Expected grad_grad_input of the shape of input, [2, 3, 4], but got grad_grad_input of "
+        "shape [3, 2, 4]",
+    ),
+    (
+        dict(grad_grad_input=torch.randn(4)),
+        "Expected grad_grad_input of the shape of input, [2, 3, 4], but got grad_grad_input of "
+        "shape [4]",
+    ),
+    (
+        dict(grad_grad_input=torch.randn(2, 3, 4).double()),
+        "Expected grad_grad_input of the dtype of input, Float, but got grad_grad_input of dtype "
+        "Double",
+    ),
+    (
+        dict(grad_grad_weight=torch.randn(2, 3, 4)),
+        "Expected grad_grad_weight to be of same shape as normalized_shape, but got "
+        "grad_grad_weight of shape [2, 3, 4] and normalized_shape = [4]",
+    ),
+    (
+        dict(grad_grad_bias=torch.randn(1)),
+        "Expected grad_grad_bias to be of same shape as normalized_shape, but got grad_grad_bias "
+        "of shape [1] and normalized_shape = [4]",
+    ),
+    (
+        dict(grad_grad_bias=torch.randn(4).half()),
+        "Expected grad_grad_bias of dtype Float for input of dtype Float, but got grad_grad_bias "
+        "of dtype Half",
+    ),
+    (dict(rstd=torch.randn(5)), "Expected rstd of 6 elements, one for each row of input"),
+]
+
+
+@pytest.mark.parametrize("changes, message", DOUBLE_BACKWARD, ids=[m[:60] for _, m in DOUBLE_BACKWARD])
+def test_double_backward_refuses(changes, message):
+    arguments = dict(
+        grad_grad_input=torch.randn(2, 3, 4),
+        grad_grad_weight=torch.randn(4),
+        grad_grad_bias=torch.randn(4),
+        **backward_arguments(),
+    )
+    del arguments["bias"]
+    ops._layer_norm_double_backward(**arguments)
+    arguments.update(changes)
+    for args in (arguments, to_meta(arguments)):
+        with pytest.raises(RuntimeError, match=re.escape(message)):
+            ops._layer_norm_double_backward(**args)
+
+
+@pytest.mark.parametrize("name", ["grad_grad_input", "grad_grad_weight", "grad_grad_bias"])
+def test_double_backward_tensors_on_another_device(name):
+    arguments = dict(grad_grad_input=None, grad_grad_weight=None, grad_grad_bias=None)
+    arguments[name] = torch.randn(*((2, 3, 4) if name == "grad_grad_input" else (4,)), device="meta")
+    arguments.update(backward_arguments())
+    del arguments["bias"]
+    message = f"Expected {name} on the device of input, {DEVICE}, but got {name} on meta"
+    with pytest.raises(RuntimeError, match=message):
+        ops._layer_norm_double_backward(**arguments)
+
+
 @pytest.mark.parametrize("name", ["weight", "bias"])
 def test_parameters_on_another_device(name):
-    message = f"Expected {name} on the device of input, cpu, but got {name} on meta"
+    message = f"Expected {name} on the device of input, {DEVICE}, but got {name} on meta"
     with pytest.raises(RuntimeError, match=message):
         ops.layer_norm(**forward_arguments(**{name: torch.randn(3, 4, device="meta")}))
 
@@ -189,7 +251,7 @@ def test_parameters_on_another_device(name):
 def test_backward_tensors_on_another_device(name):
     arguments = backward_arguments()
     arguments[name] = arguments[name].to("meta")
-    message = f"Expected {name} on the device of input, cpu, but got {name} on meta"
+    message = f"Expected {name} on the device of input, {DEVICE}, but got {name} on meta"
     with pytest.raises(RuntimeError, match=message):
         ops.layer_norm_backward(**arguments)
 

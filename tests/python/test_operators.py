@@ -8,7 +8,7 @@ import textwrap
 import pytest
 import torch
 from conftest import LIBRARY
-from reference import assert_close, backward, forward, inputs, ops
+from reference import DEVICE, assert_close, backward, forward, inputs, ops
 
 BACKWARDS = [
     ops.layer_norm_backward,
@@ -16,6 +16,7 @@ BACKWARDS = [
     ops.layer_norm_backward_two_kernel,
 ]
 ALL = [True, True, True]
+SOURCES = ("table", "near", "default")
 # One row, one column, both; rows narrower and wider than a vector, tails, a row of several chunks.
 SHAPES = [(1, 1), (7, 1), (1, 31), (5, 16), (3, 769), (33, 97), (2, 3, 4, 40), (3, 5000)]
 DTYPES = [  # of input and of weights
@@ -215,17 +216,19 @@ def test_backward_feeds_on_aten_forward_and_the_other_way_round():
 def test_empty(shape):
     x, weight, bias, dy, normalized = inputs(shape)
     results = ops.layer_norm_forward(x, normalized, weight, bias)
-    expected = torch.ops.aten.native_layer_norm(x, normalized, weight, bias, 1e-5)
+    # On every device as aten answers on the CPU.
+    dy_cpu, x_cpu, weight_cpu, bias_cpu = (t.cpu() for t in (dy, x, weight, bias))
+    expected = torch.ops.aten.native_layer_norm(x_cpu, normalized, weight_cpu, bias_cpu, 1e-5)
     for result, want in zip(results, expected):
-        assert result.shape == want.shape
-        assert torch.equal(result.nan_to_num(), want.nan_to_num())
+        assert result.shape == want.shape and result.device == DEVICE
+        assert torch.equal(result.cpu().nan_to_num(), want.nan_to_num())
     for op in BACKWARDS:
         grads = op(dy, x, normalized, *results[1:], weight, bias, ALL)
         want = torch.ops.aten.native_layer_norm_backward(
-            dy, x, normalized, *expected[1:], weight, bias, ALL
+            dy_cpu, x_cpu, normalized, *expected[1:], weight_cpu, bias_cpu, ALL
         )
         for grad, w in zip(grads, want):
-            assert grad.shape == w.shape and torch.equal(grad, w)
+            assert grad.shape == w.shape and torch.equal(grad.cpu(), w)
 
 
 def test_eps_is_taken_as_aten_takes_it():
@@ -281,20 +284,18 @@ def test_meta_and_fake_results_look_like_real_ones(device):
         shadow += ops.layer_norm_backward(args[0], args[0], normalized, *args[1:], ALL)
         for r, s in zip(real, shadow, strict=True):
             assert (r.shape, r.stride(), r.dtype) == (s.shape, s.stride(), s.dtype)
-            assert s.device.type == ("meta" if device == "meta" else "cpu")
+            assert s.device == (torch.device("meta") if device == "meta" else DEVICE)
 
 
 def test_selected_config():
     x, weight, bias, _, normalized = inputs((64, 256))
-    for op, family in [
-        ("forward", "cpu_forward_"),
-        ("backward", "cpu_backward_"),
-        ("backward_fused", "cpu_backward_row:"),
-        ("backward_two_kernel", "cpu_backward_"),
-    ]:
+    kind = "cpu" if DEVICE.type == "cpu" else "gpu"
+    for op in ("forward", "backward", "backward_fused", "backward_two_kernel"):
         text = ops.selected_config(op, x, normalized, weight, bias)
         config, source = text.split("  source=")
-        assert config.startswith(family) and source == "default"
+        assert config.startswith(f"{kind}_{op.split('_')[0]}_") and source in SOURCES
+    if kind == "cpu":
+        assert ops.selected_config("backward_fused", x, normalized).startswith("cpu_backward_row:")
     assert ops.selected_config("forward", x[:0], normalized) == "none"
     assert ops.selected_config("backward", x, normalized, weight, bias, [False] * 3) == "none"
 
