@@ -39,18 +39,19 @@ __device__ __forceinline__ Packet load_packet(const Rows& rows, const char* row,
 template <class T>
 __device__ __forceinline__ void store_dx(const ColumnArgs& args, std::int64_t row, Chunk c,
                                          Packet x, const Packet& dy,
-                                         RowScale<accumulate_t<T>> scale,
+                                         SavedRow<accumulate_t<T>> saved,
                                          RowSums<accumulate_t<T>> sums) {
   using A = accumulate_t<T>;
   A weight[kElements<T>], out[kElements<T>];
   load_parameter<T>(args.weight, c, A{1}, weight);
-  settle(scale, x);
+  settle(saved, x);
 #pragma unroll
   for (int i = 0; i < kElements<T>; ++i) {
-    const A normalized = scale.normalized(element<T>(x, i));
-    out[i] = scale.rstd * fused(-normalized, sums.c2, element<T>(dy, i) * weight[i] - sums.c1);
+    const A normalized = saved.normalized(element<T>(x, i));
+    out[i] = saved.rstd *
+             fused(-normalized, sums.c2, rounded_product(element<T>(dy, i), weight[i]) - sums.c1);
   }
-  store_chunk<T>(args.dx + row * args.dx_stride, c, scale.ok ? pack<T>(out) : zero_packet());
+  store_chunk<T>(args.dx + row * args.dx_stride, c, saved.ok ? pack<T>(out) : zero_packet());
 }
 
 // The rows of one block, a row for each group of `lanes` threads.
@@ -65,22 +66,20 @@ __device__ __forceinline__ void rows_of_block(const ColumnArgs& args, std::int64
   const char *x_row = args.x.base, *dy_row = args.dy.base;
   std::int64_t chunks = 0;
   int shift = 0;
-  RowScale<A> scale;
+  SavedRow<A> saved;
   if (here) {
     x_row = args.x.row(row);
     dy_row = args.dy.row(row);
     shift = shift_of<T>(args.dx + row * args.dx_stride);
     chunks = chunks_of<T>(args.cols, shift);
-    scale = load_scale<A>(args, row);
+    saved = load_saved<A>(args, row);
   }
   const bool x_aligned = aligned_at<T>(x_row, shift), dy_aligned = aligned_at<T>(dy_row, shift);
   const auto chunk_at = [&](std::int64_t v) { return chunk<T>(v, shift, args.cols); };
   const auto add = [&](Chunk c, Packet x, Packet dy, RowSums<A>& sums) {
     A weight[kElements<T>];
     load_parameter<T>(args.weight, c, A{1}, weight);
-    mask<T>(x, c);
-    mask<T>(dy, c);
-    add_packet<T>(x, dy, scale, weight, sums);
+    add_packet<T>(x, dy, c, saved, weight, sums);
   };
 
   const std::int64_t lane = thread % lanes;
@@ -110,12 +109,12 @@ __device__ __forceinline__ void rows_of_block(const ColumnArgs& args, std::int64
 #pragma unroll
   for (int k = 0; k < kKept; ++k) {
     const std::int64_t v = lane + k * lanes;
-    if (v < chunks) store_dx<T>(args, row, chunk_at(v), x[k], dy[k], scale, sums);
+    if (v < chunks) store_dx<T>(args, row, chunk_at(v), x[k], dy[k], saved, sums);
   }
   for (std::int64_t v = lane + kKept * lanes; v < chunks; v += lanes) {
     const Chunk c = chunk_at(v);
     store_dx<T>(args, row, c, load_packet<T>(args.x, x_row, c, x_aligned),
-                load_packet<T>(args.dy, dy_row, c, dy_aligned), scale, sums);
+                load_packet<T>(args.dy, dy_row, c, dy_aligned), saved, sums);
   }
 }
 

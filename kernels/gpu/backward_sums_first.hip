@@ -21,7 +21,7 @@ constexpr int kRows = 2;
 template <class T, bool kAligned>
 __device__ __forceinline__ void sum_row_pair(const ColumnArgs& args, Chunk c, const char* const* x,
                                              const char* const* dy, const bool (&here)[kRows],
-                                             const RowScale<accumulate_t<T>> (&scale)[kRows],
+                                             const SavedRow<accumulate_t<T>> (&saved)[kRows],
                                              RowSums<accumulate_t<T>> (&sums)[kRows]) {
   const std::int64_t at = c.first * static_cast<std::int64_t>(sizeof(T));
   Fetch<kAligned> x_packet[kRows], dy_packet[kRows];
@@ -40,11 +40,9 @@ __device__ __forceinline__ void sum_row_pair(const ColumnArgs& args, Chunk c, co
 #pragma unroll
   for (int u = 0; u < kRows; ++u) {
     if (!here[u]) continue;
-    Packet xs = x_readable[u] ? x_packet[u].get() : load_elements<T>(x[u] + at, c);
-    Packet dys = dy_readable[u] ? dy_packet[u].get() : load_elements<T>(dy[u] + at, c);
-    mask<T>(xs, c);
-    mask<T>(dys, c);
-    add_packet<T>(xs, dys, scale[u], weight, sums[u]);
+    const Packet xs = x_readable[u] ? x_packet[u].get() : load_elements<T>(x[u] + at, c);
+    const Packet dys = dy_readable[u] ? dy_packet[u].get() : load_elements<T>(dy[u] + at, c);
+    add_packet<T>(xs, dys, c, saved[u], weight, sums[u]);
   }
 }
 
@@ -63,7 +61,7 @@ __global__ void __launch_bounds__(kMaxColumnThreads) row_sums(RowSumsArgs row_ar
   // Chunks from column 0 on, like those of the weight.
   const char *x[kRows], *dy[kRows];
   bool here[kRows], aligned = true;
-  RowScale<A> scale[kRows];
+  SavedRow<A> saved[kRows];
   RowSums<A> sums[kRows];
 #pragma unroll
   for (int u = 0; u < kRows; ++u) {
@@ -72,7 +70,7 @@ __global__ void __launch_bounds__(kMaxColumnThreads) row_sums(RowSumsArgs row_ar
     x[u] = args.x.row(here[u] ? row : args.first_row);
     dy[u] = args.dy.row(here[u] ? row : args.first_row);
     if (here[u]) {
-      scale[u] = load_scale<A>(args, row);
+      saved[u] = load_saved<A>(args, row);
       aligned = aligned && shift_of<T>(x[u]) == 0 && shift_of<T>(dy[u]) == 0;
     }
     sums[u] = {};
@@ -80,11 +78,11 @@ __global__ void __launch_bounds__(kMaxColumnThreads) row_sums(RowSumsArgs row_ar
   const std::int64_t chunks = chunks_of<T>(args.cols, 0);
   if (aligned) {
     for (std::int64_t v = lane; v < chunks; v += lanes) {
-      sum_row_pair<T, true>(args, chunk<T>(v, 0, args.cols), x, dy, here, scale, sums);
+      sum_row_pair<T, true>(args, chunk<T>(v, 0, args.cols), x, dy, here, saved, sums);
     }
   } else {
     for (std::int64_t v = lane; v < chunks; v += lanes) {
-      sum_row_pair<T, false>(args, chunk<T>(v, 0, args.cols), x, dy, here, scale, sums);
+      sum_row_pair<T, false>(args, chunk<T>(v, 0, args.cols), x, dy, here, saved, sums);
     }
   }
 #pragma unroll

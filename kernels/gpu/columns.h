@@ -86,20 +86,43 @@ inline ColumnArgs column_args(const BackwardArgs& args, const Launch& launch, in
 __device__ __forceinline__ float fused(float a, float b, float c) { return std::fma(a, b, c); }
 __device__ __forceinline__ double fused(double a, double b, double c) { return std::fma(a, b, c); }
 
+// a·b rounded, whatever is done with it: g = dy·weight is the same number in the sums and in dx, so
+// that dx of a single column is exactly 0.
+__device__ __forceinline__ float rounded_product(float a, float b) {
+#if defined(__CUDACC__)
+  return __fmul_rn(a, b);
+#else
+#if defined(__clang__)
+#pragma clang fp contract(off)
+#endif
+  return a * b;
+#endif
+}
+__device__ __forceinline__ double rounded_product(double a, double b) {
+#if defined(__CUDACC__)
+  return __dmul_rn(a, b);
+#else
+#if defined(__clang__)
+#pragma clang fp contract(off)
+#endif
+  return a * b;
+#endif
+}
+
 // mean and rstd of one row, and whether x̂ may be formed: where it may not, x̂ = 0 and dx = 0.
 template <class A>
-struct RowScale {
+struct SavedRow {
   A mean = 0;
   A rstd = 0;
   bool ok = true;
   __device__ __forceinline__ A normalized(A x) const { return (x - mean) * rstd; }
 };
-// Zeroes the scale of a row without x̂, and its packet, so that normalized() is 0.
+// Zeroes those of a row without x̂, and its packet, so that normalized() is 0.
 template <class A>
-__device__ __forceinline__ void settle(RowScale<A>& scale, Packet& x) {
-  scale.ok = usable(scale.rstd);
-  if (!scale.ok) {
-    scale.mean = scale.rstd = 0;
+__device__ __forceinline__ void settle(SavedRow<A>& saved, Packet& x) {
+  saved.ok = usable(saved.rstd);
+  if (!saved.ok) {
+    saved.mean = saved.rstd = 0;
     x = zero_packet();
   }
 }
@@ -120,26 +143,27 @@ struct RowWalk {
 // Adds one row's packets to the sums; kDx: writes its dx too.
 template <class T, bool kDx>
 __device__ __forceinline__ void add_row(const ColumnArgs& args, Chunk c, std::int64_t row, Packet x,
-                                        const Packet& dy, RowScale<accumulate_t<T>> scale,
+                                        const Packet& dy, SavedRow<accumulate_t<T>> saved,
                                         RowSums<accumulate_t<T>> row_sums,
                                         const accumulate_t<T> (&weight)[kElements<T>],
                                         ColumnSums<T>& sums) {
   using A = accumulate_t<T>;
-  settle(scale, x);
+  settle(saved, x);
   A out[kElements<T>];
 #pragma unroll
   for (int i = 0; i < kElements<T>; ++i) {
     const A d = element<T>(dy, i);
-    const A normalized = scale.normalized(element<T>(x, i));
+    const A normalized = saved.normalized(element<T>(x, i));
     sums.dweight[i] = fused(d, normalized, sums.dweight[i]);
     sums.dbias[i] += d;
     if constexpr (kDx) {
-      out[i] = scale.rstd * fused(-normalized, row_sums.c2, d * weight[i] - row_sums.c1);
+      out[i] =
+          saved.rstd * fused(-normalized, row_sums.c2, rounded_product(d, weight[i]) - row_sums.c1);
     }
   }
   if constexpr (kDx) {
     if (args.dx == nullptr) return;
-    const Packet packet = scale.ok ? pack<T>(out) : zero_packet();
+    const Packet packet = saved.ok ? pack<T>(out) : zero_packet();
     store_chunk<T>(args.dx + row * args.dx_stride, c, packet);
   }
 }
@@ -166,7 +190,7 @@ __device__ __forceinline__ void sum_rows(const ColumnArgs& args, Chunk c, const 
     if ((!needs_x || Fetch<kAligned>::readable(args.x, x, x + (rows - 1) * x_step)) &&
         Fetch<kAligned>::readable(args.dy, dy, dy + (rows - 1) * dy_step)) {
       Fetch<kAligned> x_packet[kUnroll], dy_packet[kUnroll];
-      RowScale<A> scale[kUnroll];
+      SavedRow<A> saved[kUnroll];
       RowSums<A> row_sums[kUnroll];
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
@@ -177,8 +201,8 @@ __device__ __forceinline__ void sum_rows(const ColumnArgs& args, Chunk c, const 
         dy_packet[u].request(dy + u * dy_step);
         if (needs_x) {
           x_packet[u].request(x + u * x_step);
-          scale[u].mean = means[row + u * walk.step];
-          scale[u].rstd = rstds[row + u * walk.step];
+          saved[u].mean = means[row + u * walk.step];
+          saved[u].rstd = rstds[row + u * walk.step];
         }
         if (needs_sums) row_sums[u] = pairs[row + u * walk.step];
       }
@@ -186,7 +210,7 @@ __device__ __forceinline__ void sum_rows(const ColumnArgs& args, Chunk c, const 
       for (int u = 0; u < kUnroll; ++u) {
         if (u < rows) {
           add_row<T, kDx>(args, c, row + u * walk.step, x_packet[u].get(), dy_packet[u].get(),
-                          scale[u], row_sums[u], weight, sums);
+                          saved[u], row_sums[u], weight, sums);
         }
       }
     } else {
@@ -194,13 +218,13 @@ __device__ __forceinline__ void sum_rows(const ColumnArgs& args, Chunk c, const 
         const std::int64_t r = row + u * walk.step;
         const Packet dy_elements = load_elements<T>(dy + u * dy_step, c);
         Packet x_elements = zero_packet();
-        RowScale<A> scale;
+        SavedRow<A> saved;
         if (needs_x) {
           x_elements = load_elements<T>(x + u * x_step, c);
-          scale.mean = means[r];
-          scale.rstd = rstds[r];
+          saved.mean = means[r];
+          saved.rstd = rstds[r];
         }
-        add_row<T, kDx>(args, c, r, x_elements, dy_elements, scale,
+        add_row<T, kDx>(args, c, r, x_elements, dy_elements, saved,
                         needs_sums ? pairs[r] : RowSums<A>{}, weight, sums);
       }
     }

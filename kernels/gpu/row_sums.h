@@ -9,26 +9,33 @@ namespace hipnorm::gpu {
 
 // mean and rstd of a row.
 template <class A>
-__device__ __forceinline__ RowScale<A> load_scale(const ColumnArgs& args, std::int64_t row) {
-  RowScale<A> scale;
-  scale.mean = static_cast<const A*>(args.mean)[row];
-  scale.rstd = static_cast<const A*>(args.rstd)[row];
-  return scale;
+__device__ __forceinline__ SavedRow<A> load_saved(const ColumnArgs& args, std::int64_t row) {
+  SavedRow<A> saved;
+  saved.mean = static_cast<const A*>(args.mean)[row];
+  saved.rstd = static_cast<const A*>(args.rstd)[row];
+  return saved;
 }
 
-// Adds Σg and Σg·x̂ of one packet's columns; `x` and `dy` are zero outside the row.
+// Adds Σg and Σg·x̂ over the elements of chunk `c`, which `x` and `dy` may exceed.
 template <class T>
-__device__ __forceinline__ void add_packet(Packet x, const Packet& dy,
-                                           RowScale<accumulate_t<T>> scale,
+__device__ __forceinline__ void add_packet(Packet x, const Packet& dy, Chunk c,
+                                           SavedRow<accumulate_t<T>> saved,
                                            const accumulate_t<T> (&weight)[kElements<T>],
                                            RowSums<accumulate_t<T>>& sums) {
   using A = accumulate_t<T>;
-  settle(scale, x);
+  settle(saved, x);
+  A g[kElements<T>], normalized[kElements<T>];
 #pragma unroll
   for (int i = 0; i < kElements<T>; ++i) {
-    const A g = element<T>(dy, i) * weight[i];
-    sums.c1 += g;
-    sums.c2 = fused(g, scale.normalized(element<T>(x, i)), sums.c2);
+    g[i] = rounded_product(element<T>(dy, i), weight[i]);
+    normalized[i] = saved.normalized(element<T>(x, i));
+  }
+  mask<T>(g, c);
+  mask<T>(normalized, c);
+#pragma unroll
+  for (int i = 0; i < kElements<T>; ++i) {
+    sums.c1 += g[i];
+    sums.c2 = fused(g[i], normalized[i], sums.c2);
   }
 }
 
