@@ -12,34 +12,6 @@
 namespace hipnorm {
 namespace {
 
-// Data is found again in the shared cache when it takes three quarters of it at most; nothing of it
-// where it takes twice as much (rows come again in the order in which they were displaced).
-constexpr double kSureOfCache = 0.75, kOutOfCache = 1.5;
-
-// Instructions of one lane on one element, converted and rounded (from the kernels' instruction
-// counts): forward 10, backward 15; one that only sums 7.
-constexpr double kForwardOps = 10, kBackwardOps = 15, kSumOps = 7;
-
-// A block that reads a row of more than 14 KB as a whole, and writes it as a whole, leaves up to a
-// third of the bandwidth unused on an H200: the best public kernels that do so reach 0.97 of it at
-// 16 KB (16384x8192 bf16 forward), 0.79 at 23, 0.84 at 32, 0.75 at 72 and 0.73 at 80 KB. Where the
-// next row's loads are under way meanwhile, three quarters of that are assumed.
-constexpr double kRowAtOnce = 14 * 1024, kRowScale = 10 * 1024, kAheadLoss = 0.75;
-
-// Blocks that share a row or a unit wait for the slowest of them. (An assumption; it decides
-// between equals, for few and large blocks.)
-constexpr double kWaitForOthers = 0.0015;
-
-// What is read a second time is not all found in the cache that it should be in. (Likewise.)
-constexpr double kReadTwice = 0.95;
-
-// More than four packets of a lane follow each other. (Likewise.)
-constexpr double kLongChain = 0.001;
-
-// Instructions of a wave for each row or step beside its elements: addresses, masks, waiting; and
-// for each level of a sum over lanes.
-constexpr double kTripOps = 60, kLevelOps = 4;
-
 double known(double value, double otherwise) { return value > 0 ? value : otherwise; }
 double ceil_div(double a, double b) { return std::ceil(a / b); }
 
@@ -95,9 +67,6 @@ class Model {
     double efficiency = 1;  // of the bandwidth that it reaches when nothing else holds it back
   };
   double units_busy(double blocks) const { return std::min(units_, std::max(1.0, blocks)); }
-  // What comes from a cache hides behind what comes from memory, or the other way round, but for a
-  // part: both wait for the same queues.
-  static constexpr double kUnhidden = 0.3;
   double seconds(const Work& work) const {
     const double busy = units_busy(work.blocks);
     const double reach = busy * std::min(work.unit_rate, unit_bandwidth_);
@@ -293,7 +262,7 @@ class Model {
     if (backward) reduce_parts(static_cast<double>(plan_.groups));
   }
 
-  // Column strips: x and dy once, from memory (or as `again` says), dx written where `dx`.
+  // Column strips, which walk down the rows. What they move is the caller's to add.
   Work columns(double parts) const {
     Work work;
     const gpu::ColumnShape shape = gpu::column_shape(config_.variant, problem_, config_.threads);

@@ -115,21 +115,21 @@ int registers_of(const GpuKernel& kernel, const Problem& problem, const GpuLimit
     case Variant::gpu_forward_row:
       count = limits.amd ? 24 + 9 * vectors : std::max(56, 32 + 9 * vectors);
       break;
-    case Variant::gpu_forward_ring: count = 40 + 10 * vectors; break;
+    case Variant::gpu_forward_ring: count = 50 + 16 * vectors; break;
     case Variant::gpu_forward_stream: count = 64; break;
     case Variant::gpu_backward_wave:
     case Variant::gpu_backward_row:
       count = limits.amd ? 34 + (wide ? 24 : 38) * vectors : 35 + (wide ? 36 : 60) * vectors;
       break;
-    case Variant::gpu_backward_ring: count = 45 + (wide ? 16 : 25) * vectors; break;
+    case Variant::gpu_backward_ring: count = 40 + (wide ? 24 : 44) * vectors; break;
     case Variant::gpu_backward_two_kernel: count = 48 + 12 * vectors; break;
     default: count = 96; break;  // the kernels that sum columns
   }
   // No more than its launch bound leaves.
   const int bound =
       kernel.instance == nullptr ? gpu::kMaxColumnThreads : limits.bound(*kernel.instance);
-  const int waves = std::max(1, bound) + (kernel.cluster > 1 ? limits.wave : 0);
-  return std::clamp(std::min((count + 7) / 8 * 8, limits.registers / waves / 8 * 8), 16,
+  const int threads = std::max(1, bound) + (is_ring_variant(kernel.variant) ? limits.wave : 0);
+  return std::clamp(std::min((count + 7) / 8 * 8, limits.registers / threads / 8 * 8), 16,
                     limits.amd ? 512 : 255);
 }
 

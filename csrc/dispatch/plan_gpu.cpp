@@ -21,17 +21,22 @@ std::int64_t group_count(const GpuKernel& kernel, std::int64_t resident) {
   return ceil_div(even, kernel.period) * kernel.period;
 }
 
-// Blocks of the main grid of a variant that is not persistent.
+// Blocks of the main grid of a variant that is not persistent. Those that take rows stride where
+// the rows are more than a grid has blocks; the others would need a tensor of 2^45 bytes for that.
 std::int64_t block_count(const Config& config, const Problem& problem, const GpuKernel& kernel,
                          const GpuLimits& limits) {
-  const std::int64_t strips = gpu::column_strips(config.variant, problem, config.threads);
+  const auto columns = [&] {
+    return gpu::column_strips(config.variant, problem, config.threads) * config.parts;
+  };
   switch (config.variant) {
     case Variant::gpu_backward_roles: return gpu::role_blocks(problem, config.threads, limits.wave);
-    case Variant::gpu_backward_two_kernel:  // of the kernel that gives dx, where it runs
-      return problem.grads.dx ? kernel.units : strips * config.parts;
-    case Variant::gpu_backward_sums_first: return strips * config.parts;
-    default: return kernel.units;
+    case Variant::gpu_backward_sums_first: return columns();
+    case Variant::gpu_backward_two_kernel:
+      if (!problem.grads.dx) return columns();
+      break;  // of the kernel that gives dx
+    default: break;
   }
+  return std::min(kMaxBlocks, kernel.units);
 }
 
 }  // namespace
@@ -53,7 +58,7 @@ Plan plan_gpu(const Config& config, const Problem& problem, const Device& device
     result.tasks = result.groups * kernel.cluster;
     parts = result.groups;
   } else {
-    result.tasks = std::min(kMaxBlocks, block_count(config, problem, kernel, limits));
+    result.tasks = block_count(config, problem, kernel, limits);
   }
   lay_out_workspace(result, config, problem, parts);
   return result;

@@ -116,7 +116,6 @@ std::string microseconds(double seconds) { return concat(seconds * 1e6, " us"); 
 // Why `variant` was not taken.
 std::string refusal(Variant variant, const std::vector<Config>& ranked, const Selection& selection,
                     const Problem& problem, const Device& device) {
-  if (info(variant).kind != device.kind) return "not for this device";
   if (selection.source != Source::chosen_default)
     return concat("not ", to_string(selection.source));
   for (const Config& config : ranked) {
@@ -143,7 +142,10 @@ void log_selection(const Selection& selection, const Problem& problem, const Dev
     const char* separator = "; refused: ";
     for (std::size_t i = 0; i < variants().size(); ++i) {
       const auto variant = static_cast<Variant>(i);
-      if (variant == selection.config.variant || !serves(info(variant), problem.op)) continue;
+      if (variant == selection.config.variant || info(variant).kind != device.kind ||
+          !serves(info(variant), problem.op)) {
+        continue;
+      }
       text += concat(separator, info(variant).name, ": ",
                      refusal(variant, ranked, selection, problem, device));
       separator = ", ";
