@@ -120,7 +120,7 @@ __device__ __forceinline__ void backward_rows(const BackwardRowArgs& a) {
 }
 
 template <class T, int V, bool kWide>
-__global__ void __launch_bounds__(kWide && V == 3 ? 256 : launch_bound(kBackwardWave, V))
+__global__ void __launch_bounds__(kWide&& V == 3 ? 256 : launch_bound(kBackwardWave, V))
     backward_wave_kernel(BackwardRowArgs args) {
   backward_rows<T, V, false, true, kWide>(args);
 }
