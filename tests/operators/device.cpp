@@ -19,7 +19,8 @@ at::Tensor to_test_device(const at::Tensor& tensor) {
   std::int64_t extent = tensor.storage_offset();
   if (tensor.numel() > 0) {
     extent += 1;
-    for (std::int64_t i = 0; i < tensor.dim(); ++i) extent += (tensor.size(i) - 1) * tensor.stride(i);
+    for (std::int64_t i = 0; i < tensor.dim(); ++i)
+      extent += (tensor.size(i) - 1) * tensor.stride(i);
   }
   return tensor.as_strided({extent}, {1}, 0)
       .to(at::kCUDA)

@@ -25,7 +25,8 @@ int main(int argc, char** argv) {
   if (hipnorm::testing::on_gpu() && !torch_has_gpu()) {
     const char* required = std::getenv("HIPNORM_REQUIRE_GPU");
     const bool fails = required != nullptr && std::string_view(required) == "1";
-    std::fprintf(stderr, "%storch sees no GPU\n", fails ? "HIPNORM_REQUIRE_GPU=1, but " : "skipped: ");
+    std::fprintf(stderr, "%storch sees no GPU\n",
+                 fails ? "HIPNORM_REQUIRE_GPU=1, but " : "skipped: ");
     return fails ? 1 : kSkipped;
   }
   return RUN_ALL_TESTS();
