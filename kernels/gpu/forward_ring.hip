@@ -122,7 +122,7 @@ struct ForwardLoader {
 template <class T, int V, bool kPacked>
 class ForwardLane {
   static constexpr int E = kElements<T>;
-  static constexpr int N = V <= 2 ? V : 2;  // packets that are read at once for the second phase
+  static constexpr int N = V <= 2 ? V : V <= 4 ? 2 : 1;  // packets read at once, second phase
 
  public:
   __device__ __forceinline__ ForwardLane(const ForwardRingArgs& args, const Block<T>& block)
@@ -131,8 +131,7 @@ class ForwardLane {
         chunks_(block),
         x_(block, args.x),
         lane_(static_cast<int>(threadIdx.x) % kWave),
-        wave_(block.slice.rank * args.ring.waves + static_cast<int>(threadIdx.x) / kWave),
-        count_(elements_of(wave_)) {
+        wave_(block.slice.rank * args.ring.waves + static_cast<int>(threadIdx.x) / kWave) {
     load_parameters(block_, chunks_, a_.weight, 1.0f, weight_);
     load_parameters(block_, chunks_, a_.bias, 0.0f, bias_);
     const int waves = a_.ring.split * a_.ring.waves;
@@ -167,7 +166,8 @@ class ForwardLane {
     float sum = all_lanes_sum(s[0] + s[1]);
     if (!is_finite(sum)) sum = mark_of_extreme_sum(at);
 
-    const float mean = count_.mean(sum);
+    // From LDS, not from two registers over the whole loop: three packets a lane leave none.
+    const float mean = Count(block_.memory.template at<Pair>(ring.counts)[wave_]).mean(sum);
     if (chunks_.partial) replace_outside(d, mean);
     float q[2] = {};
 #pragma unroll
@@ -261,7 +261,6 @@ class ForwardLane {
   const LinePlace x_;
   const int lane_;
   const int wave_;  // of the cluster
-  const Count count_;
   Parameters<T, kPacked, V> weight_, bias_;
 };
 

@@ -459,11 +459,12 @@ __device__ __forceinline__ void read_packets(const Block<T>& block, const LaneCh
   }
   if (aligned) {
 #pragma unroll
-    for (int j = 0; j < N; ++j) {
-      if (first + j >= V || !chunks.exists(block, first + j)) continue;
+    for (int t = 0; t < kTensors; ++t) {
+      // One address, and constant distances from it.
+      const Lds<Packet> from = block.memory.template at<Packet>(at[t] + chunks.offset(first));
 #pragma unroll
-      for (int t = 0; t < kTensors; ++t) {
-        packets[t][j] = *block.memory.template at<Packet>(at[t] + chunks.offset(first + j));
+      for (int j = 0; j < N; ++j) {
+        if (first + j < V && chunks.exists(block, first + j)) packets[t][j] = from[j * kWave];
       }
     }
   } else {
