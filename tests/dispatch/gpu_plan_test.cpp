@@ -70,14 +70,14 @@ TEST(GpuPlan, ForwardRowIsPersistentWithTwoStages) {
 
 TEST(GpuPlan, BackwardRing) {
   // 4608 packets on 8 blocks: 576 each, one a lane. A slice of 9216 bytes starts anywhere in a line
-  // of 128, so it takes 9344. 4 stages of 2 rows of x and dy, 8 records of 16 bytes, 8 slots for
-  // the 8 × 18 waves' 2 × 2 floats, 16 barriers.
+  // of 128, so it takes 9344. 4 stages of 2 rows of x and dy; for each of the 8 rows 16 bytes of
+  // results and 8 of mean and rstd; 8 slots for the 8 × 18 waves' 2 × 2 floats; 20 barriers.
   const Problem p = contiguous(Op::backward, DType::bf16, 2304, 36864);
   const Plan plan =
       planned("gpu_backward_ring:threads=576,rows_per_block=2,split=8,stages=4", p, 15);
   EXPECT_EQ(plan.threads, 608);
   EXPECT_EQ(plan.vectors, 1);
-  EXPECT_EQ(plan.lds_bytes, 4 * 2 * 2 * 9344 + 8 * 16 + 8 * 8 * 18 * 16 + 16 * 8);
+  EXPECT_EQ(plan.lds_bytes, 4 * 2 * 2 * 9344 + 8 * (16 + 8) + 8 * 8 * 18 * 16 + 20 * 8);
   // 154 rows a group, 77 steps: 2304 ÷ 154 = 14.96.
   EXPECT_EQ(plan.groups, 15);
   EXPECT_EQ(plan.tasks, 120);
