@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "csrc/dispatch/cost_model.h"
+#include "csrc/dispatch/plan.h"
 #include "csrc/dispatch/validate.h"
 #include "tests/kernels/run.h"
 
@@ -32,6 +34,8 @@ constexpr Shape kLarge[] = {
     {4097, 48},   // long column sums
 };
 constexpr Shape kQuickLarge[] = {{2, 8193}, {301, 48}};
+constexpr Shape kEmulated[] = {{1, 1}, {7, 1}, {3, 769}, {13, 31}, {17, 127}, {4, 65}};
+constexpr Shape kEmulatedLarge[] = {{2, 8193}, {61, 48}};
 
 std::vector<Kernel> kernels(bool (*serves)(const VariantInfo&), Op (*op_of)(const VariantInfo&)) {
   constexpr struct {
@@ -59,6 +63,8 @@ std::vector<int> values_of(const ConfigField& field, const VariantInfo& variant)
     std::vector<int> values;
     // 192: no power of two; 480: with the wave that loads, the largest block of the ring kernels.
     for (const int value : {64, 128, 192, 256, 480, 512, 1024}) {
+      // The emulator takes a thread's time for every thread, whether it has a column or not.
+      if (emulated() && value > 256) break;
       if (value >= limits.low && value <= limits.high) values.push_back(value);
     }
     return values;
@@ -127,11 +133,15 @@ std::vector<Config> some_of(std::vector<Config> configs, const Problem& problem,
   return some;
 }
 
+// Whether the device can run it. A persistent kernel of which not one block or cluster fits, by the
+// runtime's word, is valid by the formulas that validate() knows.
+bool runs(const Config& config, const Problem& problem) {
+  return !validate(config, problem, device()) && plan(config, problem, device()).tasks > 0;
+}
+
 std::vector<Config> gpu_configs(Variant variant, const Problem& problem, Effort effort) {
   std::vector<Config> configs = every_combination(variant);
-  std::erase_if(configs, [&](const Config& config) {
-    return validate(config, problem, device()).has_value();
-  });
+  std::erase_if(configs, [&](const Config& config) { return !runs(config, problem); });
   switch (effort) {
     case Effort::one: return some_of(std::move(configs), problem, 1);
     case Effort::few: return some_of(std::move(configs), problem, emulated() ? 2 : 5);
@@ -160,6 +170,15 @@ std::vector<Kernel> backward_kernels() {
                  [](const VariantInfo& v) {
                    return v.backward_fused ? Op::backward_fused : Op::backward_two_kernel;
                  });
+}
+
+std::vector<Kernel> affordable(std::vector<Kernel> list) {
+  if (!emulated()) return list;
+  std::erase_if(list, [](const Kernel& k) {
+    return (k.x == DType::bf16 && k.weight == DType::bf16) ||
+           (k.x == DType::f16 && k.weight == DType::f32);
+  });
+  return list;
 }
 
 std::vector<Kernel> only(std::vector<Kernel> list, DType x, DType weight) {
@@ -214,12 +233,21 @@ std::vector<Config> configs_for(Variant variant, const Problem& problem, Effort 
   return distinct;
 }
 
+std::vector<Config> candidates_for(const Problem& problem) {
+  std::vector<Config> configs = candidates(problem, device());
+  if (device().kind == DeviceKind::cpu) return configs;
+  std::erase_if(configs, [&](const Config& config) { return !runs(config, problem); });
+  return some_of(std::move(configs), problem, emulated() ? 4 : 60);
+}
+
 std::int64_t expanded_cols() { return device().kind == DeviceKind::gpu ? 520 : 515; }
 
 std::span<const Shape> small_shapes() {
+  if (emulated()) return kEmulated;
   return quick() ? std::span<const Shape>(kQuick) : std::span<const Shape>(kSmall);
 }
 std::span<const Shape> large_shapes() {
+  if (emulated()) return kEmulatedLarge;
   return quick() ? std::span<const Shape>(kQuickLarge) : std::span<const Shape>(kLarge);
 }
 

@@ -25,6 +25,8 @@ struct Kernel {
 // Every variant of the device's kind × dtype × weight dtype (x's, or f32 for 16-bit x).
 std::vector<Kernel> forward_kernels();
 std::vector<Kernel> backward_kernels();
+// In the emulator two thirds of them: 16-bit x once with weights of its own type, once with f32.
+std::vector<Kernel> affordable(std::vector<Kernel> kernels);
 // Only those with x and weight of the given dtypes.
 std::vector<Kernel> only(std::vector<Kernel> kernels, DType x, DType weight);
 // "cpu_forward_row_bf16_f32", a name for GoogleTest.
@@ -44,6 +46,9 @@ enum class Effort {
 };
 // GPU: one, few: so many of the valid combinations, others on every problem.
 std::vector<Config> configs_for(Variant variant, const Problem& problem, Effort effort);
+
+// What the cost model would choose from; on a GPU as many as a test has time for.
+std::vector<Config> candidates_for(const Problem& problem);
 
 struct Shape {
   std::int64_t rows;

@@ -75,14 +75,15 @@ INSTANTIATE_TEST_SUITE_P(Kernels, Exact, ::testing::ValuesIn(exact_kernels()),
                          [](const auto& test) { return name_of(test.param); });
 
 TEST_P(Exact, EveryRowCountsInEveryColumn) {
-  for (const Shape shape : {Shape{1, 2}, Shape{2, 34}, Shape{3, 1538}, Shape{255, 66},
-                            Shape{1000, 130}, Shape{4099, 10}}) {
+  for (const Shape shape : {Shape{1, 2}, Shape{2, 34}, Shape{3, 1538}, Shape{255, 66}}) {
     check(shape, Effort::few);
   }
+  if (emulated()) return;
+  for (const Shape shape : {Shape{1000, 130}, Shape{4099, 10}}) check(shape, Effort::few);
 }
 
 TEST_P(Exact, ManyRows) {
-  check({(std::int64_t{1} << 16) + 1, 6}, Effort::one);
+  check({(std::int64_t{1} << (emulated() ? 9 : 16)) + 1, 6}, Effort::one);
   if (!quick()) check({std::int64_t{1} << 20, 4}, Effort::one);
 }
 
@@ -92,8 +93,8 @@ INSTANTIATE_TEST_SUITE_P(Kernels, ExactMostRows,
                          ::testing::ValuesIn(only(backward_kernels(), DType::f32, DType::f32)),
                          [](const auto& test) { return name_of(test.param); });
 TEST_P(ExactMostRows, TwoToThe24MinusOne) {
-  // Under a sanitizer 2²⁴ rows would take minutes.
-  check({(std::int64_t{1} << (quick() ? 18 : 24)) - 1, 2}, Effort::one);
+  // Under a sanitizer 2²⁴ rows would take minutes, in the emulator hours.
+  check({(std::int64_t{1} << (emulated() ? 10 : quick() ? 18 : 24)) - 1, 2}, Effort::one);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // Forward: every variant and dtype over shapes, layouts, optional parameters and settings.
 #include <gtest/gtest.h>
 
-#include "csrc/dispatch/cost_model.h"
 #include "tests/kernels/configs.h"
 #include "tests/kernels/run.h"
 
@@ -11,7 +10,7 @@ namespace {
 constexpr Affine kAffine[] = {{true, true}, {true, false}, {false, true}, {false, false}};
 
 class Forward : public ::testing::TestWithParam<Kernel> {};
-INSTANTIATE_TEST_SUITE_P(Kernels, Forward, ::testing::ValuesIn(forward_kernels()),
+INSTANTIATE_TEST_SUITE_P(Kernels, Forward, ::testing::ValuesIn(affordable(forward_kernels())),
                          [](const auto& test) { return name_of(test.param); });
 
 TEST_P(Forward, OddShapes) {
@@ -97,7 +96,7 @@ TEST(ForwardCandidates, AreAllRight) {
   for (const DType type : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
     for (const Shape shape : shapes) {
       const LayerData data(shape.rows, shape.cols, type, type);
-      check_forward(data, {}, candidates(data.problem(Op::forward, {}), device()));
+      check_forward(data, {}, candidates_for(data.problem(Op::forward, {})));
     }
   }
 }
