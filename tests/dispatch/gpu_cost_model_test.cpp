@@ -155,8 +155,8 @@ constexpr Measured kPrototype[] = {
      "gpu_backward_ring:threads=128,rows_per_block=4,split=4,stages=3"},
 };
 
-// Within 5 % where a call takes over 65 µs. Smaller shapes are up to 12 % low: they have fixed costs
-// that the model leaves out, the same for all configs.
+// Within 5 % where a call takes over 65 µs. Smaller shapes are up to 12 % low: they have fixed
+// costs that the model leaves out, the same for all configs.
 TEST(GpuCostModel, PredictsWhatWasMeasuredOnAnH200) {
   const Device& device = known_device("H200");
   for (const Measured& each : kPrototype) {
