@@ -164,8 +164,7 @@ TEST_P(Special, ConstantRowsWithoutEpsHaveNoGradient) {
       for (const Config& config :
            configs_for(k.variant, data.problem(k.op, {}, kAllGrads), Effort::few)) {
         SCOPED_TRACE(to_string(config));
-        const BackwardResult result =
-            run_backward(k.op, data, {}, kAllGrads, config, 0);
+        const BackwardResult result = run_backward(k.op, data, {}, kAllGrads, config, 0);
         for (std::int64_t i = 0; i < data.rows * cols; ++i) {
           ASSERT_EQ(result.dx[i], 0) << i;
           ASSERT_TRUE(result.dweight[i % cols] == 0 && result.dbias[i % cols] != 0) << i;
