@@ -244,6 +244,7 @@ class Run {
                     .direction = direction,
                     .selected = {},
                     .latencies = {},
+                    .in_graph = {},
                     .hipnorm_error = {},
                     .aten_error = {}};
       try {

@@ -49,7 +49,8 @@ HIPNORM_API at::Tensor layer_norm_symint(const at::Tensor& input,
                                          double eps = 1e-5);
 
 // Returns (y, mean, rstd). mean and rstd: input's leading dimensions followed by ones, accumulate
-// dtype, not differentiable. (at::native_layer_norm gives them in input's dtype on the CPU.)
+// dtype (at::native_layer_norm gives them in input's on the CPU). No gradient flows back from them;
+// in forward mode they have tangents.
 HIPNORM_API Tensors3 layer_norm_forward(const at::Tensor& input, at::IntArrayRef normalized_shape,
                                         const std::optional<at::Tensor>& weight = std::nullopt,
                                         const std::optional<at::Tensor>& bias = std::nullopt,

@@ -36,8 +36,8 @@ struct Launch {
 //   mean = Σx/N,  rstd = 1/√(Σ(x − mean)²/N + eps),  y = (x − mean)·rstd·weight + bias
 // (Ba, Kiros, Hinton 2016, https://arxiv.org/abs/1607.06450, eq. 3 with eps inside the root.)
 // A constant row has x̂ = 0 and y = bias, with eps = 0 too, where its rstd is Inf. A row whose
-// variance (in f64: N times that) overflows the accumulate type has rstd = 0 and y = bias; its mean
-// may be anything but NaN. A row with Inf or NaN is NaN alone.
+// variance overflows the accumulate type has rstd = 0 and y = bias; its mean may be anything but
+// NaN. A row with Inf or NaN is NaN alone.
 struct ForwardArgs {
   const void* x = nullptr;  // [M, N]
   std::int64_t x_stride = 0;

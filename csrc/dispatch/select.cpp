@@ -13,6 +13,7 @@
 
 #include "csrc/dispatch/cost_model.h"
 #include "csrc/dispatch/forced.h"
+#include "csrc/dispatch/table.h"
 #include "csrc/dispatch/text.h"
 #include "csrc/dispatch/validate.h"
 
@@ -78,12 +79,15 @@ Config complete(const PartialConfig& forced, const Problem& problem, const Devic
 // the cost model's formula may have thought.
 bool runs(const Plan& plan, const Problem& problem) { return plan.tasks > 0 || !has_work(problem); }
 
-// Forced, else the default. A table of measured configs is asked between the two.
+// Forced, else from the tables of measured configs, else the default.
 Selection choose(const Problem& problem, const Device& device) {
   Selection selection;
   if (const auto forced = forced_config(problem.op)) {
     selection.config = complete(*forced, problem, device);
     selection.source = Source::forced;
+  } else if (const auto match = find_in_tables(problem, device)) {
+    selection.config = match->row->config;
+    selection.source = match->exact ? Source::table : Source::near;
   } else {
     selection.config = default_config(problem, device);
     selection.source = Source::chosen_default;

@@ -2,6 +2,7 @@
 // them.
 #pragma once
 
+#include "kernels/cpu/narrow_backward.h"
 #include "kernels/cpu/output.h"
 #include "kernels/cpu/parameter.h"
 
@@ -108,7 +109,7 @@ void accumulate(const BackwardRow<T>* rows, Range columns, const Parameter<T, W>
     unrolled<kRows>([&](auto r) HIPNORM_INLINE_LAMBDA { g_sum[r] = g_normal_sum[r] = V{}; });
     const auto packet = [&]<bool kTail>(std::int64_t i) HIPNORM_INLINE_LAMBDA {
       V dw[P::kVectors], db[P::kVectors];
-      const P gamma = w.template get<kTail>(i);
+      const P gamma = w.template get<kTail>(i, end);
       unrolled<kColumns ? P::kVectors : 0>([&](auto k) HIPNORM_INLINE_LAMBDA {
         dw[k] = load<A>(dweight.at(i, k));
         db[k] = load<A>(dbias.at(i, k));
@@ -166,41 +167,48 @@ void apply(const BackwardRow<T>& row, RowSums sums, const BackwardWork& work, T*
   const auto w = weight.view();
   const auto dweight = column_sums.dweight.view(), dbias = column_sums.dbias.view();
   const T *x = row.x, *dy = row.dy;
-  write_row(dx + columns.begin, columns.end - columns.begin, work.stream,
-            [=]<Store kStore>(T* out, std::int64_t begin, std::int64_t end) {
-              begin += columns.begin;
-              end += columns.begin;
-              const auto packet = [=]<bool kTail>(std::int64_t i) {
-                const P px = kTail ? load_head(x + i, end - i, x[i]) : P::load(x + i);
-                const P pdy = kTail ? load_head(dy + i, end - i, T{}) : P::load(dy + i);
-                const P gamma = w.template get<kTail>(i);
-                P result;
-                for (int k = 0; k < P::kVectors; ++k) {
-                  const V normal = (px.v[k] - mean) * rstd;
-                  // g is rounded before c1 is taken off: for N = 1 they are equal, and dx is 0.
-                  const V g = pdy.v[k] * gamma.v[k];
-                  result.v[k] = fma(minus_c2, normal, g - c1) * rstd;
-                  if constexpr (kColumns) {
-                    A* dw = dweight.at(i, k);
-                    A* db = dbias.at(i, k);
-                    store<A>(dw, fma(pdy.v[k], normal, load<A>(dw)));
-                    store<A>(db, load<A>(db) + pdy.v[k]);
-                  }
-                }
-                return result;
-              };
-              produce<kStore>(out, begin, end, packet,
-                              [=](std::int64_t i) { fetch_lines<4>(ahead + i); });
-            });
+  constexpr bool kAnyColumn = Parameter<T, W>::kAnyColumn && !kColumns;
+  write_row<kAnyColumn>(
+      dx + columns.begin, columns.end - columns.begin, work.stream,
+      [=]<Store kStore>(T* out, std::int64_t begin, std::int64_t end) HIPNORM_INLINE_LAMBDA {
+        begin += columns.begin;
+        end += columns.begin;
+        const auto packet = [=]<bool kTail>(std::int64_t i) {
+          const P px = kTail ? load_head(x + i, end - i, x[i]) : P::load(x + i);
+          const P pdy = kTail ? load_head(dy + i, end - i, T{}) : P::load(dy + i);
+          const P gamma = w.template get<kTail>(i, end);
+          P result;
+          for (int k = 0; k < P::kVectors; ++k) {
+            const V normal = (px.v[k] - mean) * rstd;
+            // g is rounded before c1 is taken off: for N = 1 they are equal, and
+            // dx is 0.
+            const V g = pdy.v[k] * gamma.v[k];
+            result.v[k] = fma(minus_c2, normal, g - c1) * rstd;
+            if constexpr (kColumns) {
+              A* dw = dweight.at(i, k);
+              A* db = dbias.at(i, k);
+              store<A>(dw, fma(pdy.v[k], normal, load<A>(dw)));
+              store<A>(db, load<A>(db) + pdy.v[k]);
+            }
+          }
+          return result;
+        };
+        produce<kStore>(out, begin, end, packet,
+                        [=](std::int64_t i) { fetch_lines<4>(ahead + i); });
+      });
 }
 
 // Rows of one part over `columns`, rows_per_block at a time: sums, then dx where kSums. The next
 // rows' x is fetched with the sums and their dy with dx, so that memory does not idle.
 template <class T, class W, bool kSums, bool kColumns>
 void backward_part(const BackwardWork& w, std::int64_t part, Range columns) {
+  const Range range = subrange(w.rows, w.parts, part);
+  if (is_narrow<T>(w.cols, range, kNarrowBackwardBytes)) {  // then there is one strip only
+    narrow_backward_part<T, W, kSums, kColumns>(w, part);
+    return fence();
+  }
   const Parameter<T, W> weight(w.weight, w.weight_size, w.cols, 1);
   const Columns<T> column_sums(w, part, kColumns ? columns : Range{});
-  const Range range = subrange(w.rows, w.parts, part);
   constexpr int kMostRows = 4;
   for (std::int64_t first = range.begin; first < range.end;) {
     const std::int64_t left = range.end - first;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cpu/moments.h"
+#include "kernels/cpu/narrow_forward.h"
 #include "kernels/cpu/output.h"
 #include "kernels/cpu/parameter.h"
 
@@ -42,39 +43,49 @@ HIPNORM_INLINE void normalise(const T* x, const T* next_x, T* y, Range columns,
                               const Parameter<T, W>& bias, bool streamed) {
   const Normaliser<T> row(x, scale);
   const auto w = weight.view(), b = bias.view();
-  write_row(y + columns.begin, columns.end - columns.begin, streamed,
-            [=]<Store kStore>(T* out, std::int64_t begin, std::int64_t end) {
-              begin += columns.begin;
-              end += columns.begin;
-              produce<kStore>(
-                  out, begin, end,
-                  [=]<bool kTail>(std::int64_t i) {
-                    return row.template packet<kTail>(i, end, w.template get<kTail>(i),
-                                                      b.template get<kTail>(i));
-                  },
-                  [=](std::int64_t i) { fetch_lines<4>(next_x + i); });
-            });
+  write_row<Parameter<T, W>::kAnyColumn>(
+      y + columns.begin, columns.end - columns.begin, streamed,
+      [=]<Store kStore>(T* out, std::int64_t begin, std::int64_t end) HIPNORM_INLINE_LAMBDA {
+        begin += columns.begin;
+        end += columns.begin;
+        produce<kStore>(
+            out, begin, end,
+            [=]<bool kTail>(std::int64_t i) {
+              return row.template packet<kTail>(i, end, w.template get<kTail>(i, end),
+                                                b.template get<kTail>(i, end));
+            },
+            [=](std::int64_t i) { fetch_lines<4>(next_x + i); });
+      });
 }
 
-// The same for elements begin … end of two rows, x_stride apart in x, to out[0] and out[1]: they
-// share the loads and conversions of weight and bias (f16 2304x36864: 8.9 ms instead of 11.9).
+// Two rows that are normalised together, and the two that come after them.
+template <class T>
+struct Pair {
+  const T* x[2];
+  const T* next_x[2];
+  T* y[2];
+  RowScale<accumulate_t<T>> scale[2];
+};
+
+// The same for elements begin … end of a pair, to out[0] and out[1]: they share the loads and
+// conversions of weight and bias (f16 2304x36864: 8.9 ms instead of 11.9).
 template <class T, class W, Store kStore>
-void normalise_pair(const T* x, std::int64_t x_stride, T* const* out, std::int64_t begin,
-                    std::int64_t end, const RowScale<accumulate_t<T>>* scales,
-                    const Parameter<T, W>& weight, const Parameter<T, W>& bias) {
+void normalise_pair(const Pair<T>& pair, T* first_out, T* second_out, std::int64_t begin,
+                    std::int64_t end, const Parameter<T, W>& weight, const Parameter<T, W>& bias) {
   using P = Packet<T>;
   constexpr std::int64_t kBurst = kStep<T> / 2;  // of both rows together as many bytes as of one
   constexpr int kElements = P::kElements, kPackets = kBurst / kElements;
-  const Normaliser<T> rows[2] = {{x, scales[0]}, {x + x_stride, scales[1]}};
+  const Normaliser<T> rows[2] = {{pair.x[0], pair.scale[0]}, {pair.x[1], pair.scale[1]}};
+  const T* const next[2] = {pair.next_x[0], pair.next_x[1]};
   const auto w = weight.view(), b = bias.view();
-  T* const y[2] = {out[0], out[1]};
+  T* const y[2] = {first_out, second_out};
   std::int64_t i = begin;
   for (; i + kBurst <= end; i += kBurst) {
-    for (int r = 0; r < 2; ++r) fetch_lines<2>(rows[r].x + 2 * x_stride + i);
+    for (int r = 0; r < 2; ++r) fetch_lines<2>(next[r] + i);
     U32x bits[2][kPackets];
     for (int p = 0; p < kPackets; ++p) {
       const std::int64_t at = i + p * kElements;
-      const P gamma = w.template get<false>(at), beta = b.template get<false>(at);
+      const P gamma = w.template get<false>(at, end), beta = b.template get<false>(at, end);
       for (int r = 0; r < 2; ++r) {
         bits[r][p] = rows[r].template packet<false>(at, end, gamma, beta).bits();
       }
@@ -85,41 +96,53 @@ void normalise_pair(const T* x, std::int64_t x_stride, T* const* out, std::int64
     }
   }
   for (; i + kElements <= end; i += kElements) {
-    const P gamma = w.template get<false>(i), beta = b.template get<false>(i);
+    const P gamma = w.template get<false>(i, end), beta = b.template get<false>(i, end);
     for (int r = 0; r < 2; ++r) {
       put<kStore>(y[r] + (i - begin), rows[r].template packet<false>(i, end, gamma, beta).bits());
     }
   }
   if (i < end) {
-    const P gamma = w.template get<true>(i), beta = b.template get<true>(i);
+    const P gamma = w.template get<true>(i, end), beta = b.template get<true>(i, end);
     for (int r = 0; r < 2; ++r) {
       store_head(y[r] + (i - begin), rows[r].template packet<true>(i, end, gamma, beta), end - i);
     }
   }
 }
 template <class T, class W>
-void normalise_rows(const T* x, std::int64_t x_stride, T* y, std::int64_t cols,
-                    const RowScale<accumulate_t<T>>* scales, const Parameter<T, W>& weight,
+void normalise_rows(const Pair<T>& pair, std::int64_t cols, const Parameter<T, W>& weight,
                     const Parameter<T, W>& bias, bool streamed) {
-  T* const rows[2] = {y, y + cols};
-  if (!streamed) {
-    normalise_pair<T, W, Store::cached>(x, x_stride, rows, 0, cols, scales, weight, bias);
-  } else if (is_aligned(rows[0]) && is_aligned(rows[1])) {
-    normalise_pair<T, W, Store::streamed>(x, x_stride, rows, 0, cols, scales, weight, bias);
+  T *const y0 = pair.y[0], *const y1 = pair.y[1];
+  const std::int64_t to_line = elements_to_line(y0, cols);
+  const bool aligned = is_aligned(y0) && is_aligned(y1);
+  if (!streamed || aligned ||
+      (Parameter<T, W>::kAnyColumn && to_line == elements_to_line(y1, cols))) {
+    const std::int64_t head = !streamed ? cols : aligned ? 0 : to_line;
+    if (head > 0) normalise_pair<T, W, Store::cached>(pair, y0, y1, 0, head, weight, bias);
+    if (head < cols) {
+      normalise_pair<T, W, Store::streamed>(pair, y0 + head, y1 + head, head, cols, weight, bias);
+    }
   } else {
     constexpr std::int64_t kBlock = Aligner::kBlockBytes / static_cast<std::int64_t>(sizeof(T));
-    Aligner aligners[2] = {Aligner(rows[0]), Aligner(rows[1])};
+    Aligner aligners[2] = {Aligner(y0), Aligner(y1)};
     for (std::int64_t begin = 0; begin < cols; begin += kBlock) {
       const std::int64_t end = cols - begin < kBlock ? cols : begin + kBlock;
-      T* const out[2] = {static_cast<T*>(aligners[0].next()), static_cast<T*>(aligners[1].next())};
-      normalise_pair<T, W, Store::cached>(x, x_stride, out, begin, end, scales, weight, bias);
+      normalise_pair<T, W, Store::cached>(pair, static_cast<T*>(aligners[0].next()),
+                                          static_cast<T*>(aligners[1].next()), begin, end, weight,
+                                          bias);
       for (Aligner& a : aligners) a.wrote((end - begin) * static_cast<std::int64_t>(sizeof(T)));
     }
     for (Aligner& a : aligners) a.finish();
   }
 }
 
-// One or two rows at a time.
+// Rows apart that lie alike to cache lines: 1, 2, … 64.
+template <class T>
+std::int64_t rows_alike(std::int64_t cols) {
+  const std::uint64_t odd = static_cast<std::uint64_t>(cols) * sizeof(T) % 64;
+  return odd == 0 ? 1 : static_cast<std::int64_t>(64 / (odd & (~odd + 1)));
+}
+
+// One or two rows at a time; narrow ones as many as a vector has lanes.
 template <class T, class W>
 void forward_rows(const ForwardWork& w, Range rows) {
   using A = accumulate_t<T>;
@@ -130,18 +153,37 @@ void forward_rows(const ForwardWork& w, Range rows) {
     return save_row(moments(x, w.cols, first), first, w.eps, static_cast<A*>(w.mean) + row,
                     static_cast<A*>(w.rstd) + row);
   };
-  // Fetching ahead is only a hint: past the end it may name rows of another part, or none.
-  for (std::int64_t row = rows.begin; row < rows.end;) {
-    const T* x = static_cast<const T*>(w.x) + row * w.x_stride;
-    T* y = static_cast<T*>(w.y) + row * w.cols;
-    if (w.rows_per_block >= 2 && row + 2 <= rows.end) {
-      const RowScale<A> scales[2] = {scale_of(row, x), scale_of(row + 1, x + w.x_stride)};
-      normalise_rows<T, W>(x, w.x_stride, y, w.cols, scales, weight, bias, w.stream);
-      row += 2;
-    } else {
-      normalise<T, W>(x, x + w.x_stride, y, {0, w.cols}, scale_of(row, x), weight, bias, w.stream);
-      row += 1;
+  if (is_narrow<T>(w.cols, rows, kNarrowForwardBytes<T>)) {
+    narrow_forward_rows<T, W>(w, rows, [&](std::int64_t row, T* y) {
+      const T* x = static_cast<const T*>(w.x) + row * w.x_stride;
+      normalise<T, W>(x, x, y, {0, w.cols}, scale_of(row, x), weight, bias, false);
+    });
+    return fence();
+  }
+  const auto x_of = [&](std::int64_t row) { return static_cast<const T*>(w.x) + row * w.x_stride; };
+  T* const y = static_cast<T*>(w.y);
+  std::int64_t row = rows.begin;
+  if (w.rows_per_block >= 2) {
+    // A pair is `apart` rows apart, so that one head of both brings both to whole cache lines.
+    const std::int64_t apart = w.stream && Parameter<T, W>::kAnyColumn ? rows_alike<T>(w.cols) : 1;
+    for (; row + 2 * apart <= rows.end; row += apart) {
+      for (const std::int64_t end = row + apart; row < end; ++row) {
+        const std::int64_t other = row + apart, next = row + 1 < end ? row + 1 : row + 1 + apart;
+        Pair<T> pair = {{x_of(row), x_of(other)},
+                        {x_of(next), x_of(next + apart)},
+                        {y + row * w.cols, y + other * w.cols},
+                        {}};
+        pair.scale[0] = scale_of(row, pair.x[0]);
+        pair.scale[1] = scale_of(other, pair.x[1]);
+        normalise_rows<T, W>(pair, w.cols, weight, bias, w.stream);
+      }
     }
+  }
+  // Fetching ahead is only a hint: past the end it may name rows of another part, or none.
+  for (; row < rows.end; ++row) {
+    const T* x = x_of(row);
+    normalise<T, W>(x, x + w.x_stride, y + row * w.cols, {0, w.cols}, scale_of(row, x), weight,
+                    bias, w.stream);
   }
   fence();
 }
@@ -151,10 +193,11 @@ void forward_strip_moments(const ForwardWork& w, std::int64_t strip) {
   const Range columns = subrange(w.cols, w.strips, strip, kStripAlignment);
   for (std::int64_t row = 0; row < w.rows; ++row) {
     const T* x = static_cast<const T*>(w.x) + row * w.x_stride;
-    const Moments m = moments(x + columns.begin, columns.end - columns.begin, reference_point(x));
+    const std::int64_t width = columns.end - columns.begin;
+    const Moments m = moments(x + columns.begin, width, reference_point(x));
     double* out = w.moments + (strip * w.rows + row) * 2;
     out[0] = m.mean;
-    out[1] = m.m2;
+    out[1] = m.m2 * (static_cast<double>(width) / m.count);  // Inf where only m2 / count is finite
   }
 }
 

@@ -119,8 +119,10 @@ __attribute__((noinline)) Moments wide_moments(const T* x, std::int64_t n, accum
     const W d = to_arithmetic(x[i]) - mean;
     m2 += d * d;
   }
-  // Narrowing to double may overflow to Inf, which is the rule for rows of huge variance.
-  return {static_cast<double>(n), static_cast<double>(mean - first), static_cast<double>(m2)};
+  const double offset = static_cast<double>(mean - first), sum = static_cast<double>(m2);
+  if (sum < __builtin_inf()) return {static_cast<double>(n), offset, sum};
+  // Beyond double, but the variance may not be: as one element that has it.
+  return {1, offset, static_cast<double>(m2 / static_cast<W>(n))};
 }
 
 // Whether all elements equal `value`, a finite one.

@@ -21,6 +21,7 @@ struct Packet {  // f32, f64
   static constexpr int kVectors = 1;
   static constexpr int kElements = kLanes<A>;
   static constexpr int element_of_slot(int slot) { return slot; }
+  static constexpr int slot_of_element(int element) { return element; }
 
   V v[1];
 
@@ -36,6 +37,9 @@ struct Packet<bf16> {
   static constexpr int kElements = 2 * kLanes<float>;
   static constexpr int element_of_slot(int slot) {
     return 2 * (slot % kLanes<float>)+slot / kLanes<float>;
+  }
+  static constexpr int slot_of_element(int element) {
+    return element % 2 * kLanes<float> + element / 2;
   }
 
   V v[2];
@@ -62,6 +66,7 @@ struct Packet<f16> {
   static constexpr int kVectors = 2;
   static constexpr int kElements = 2 * kLanes<float>;
   static constexpr int element_of_slot(int slot) { return slot; }
+  static constexpr int slot_of_element(int element) { return element; }
 
   V v[2];
 

@@ -18,6 +18,9 @@ class Parameter {
   using P = Packet<T>;
 
  public:
+  // Whether a packet may start at any column: those of the packet order are fixed.
+  static constexpr bool kAnyColumn = sizeof(W) == sizeof(T);
+
   // `given` is null or has `readable` elements, N of them meant.
   Parameter(const void* given, std::int64_t readable, std::int64_t cols, A absent)
       : data_(static_cast<const W*>(given)), mask_(~std::int64_t{0}) {
@@ -26,9 +29,9 @@ class Parameter {
       data_ = absent_;
       mask_ = 0;
     } else {
-      const std::int64_t start = cols - cols % P::kElements;
-      for (std::int64_t j = start; j < readable && j < start + P::kElements; ++j) {
-        tail_[j - start] = data_[j];
+      tail_at_ = cols - cols % P::kElements;
+      for (std::int64_t j = tail_at_; j < readable && j < tail_at_ + P::kElements; ++j) {
+        tail_[j - tail_at_] = data_[j];
       }
     }
   }
@@ -40,11 +43,16 @@ class Parameter {
     const W* data;
     std::int64_t mask;
     const W* tail;
+    std::int64_t tail_at;
 
-    // The packet at element i; kTail: the last one, which N cuts.
+    // The packet at element i; kTail: only its elements before `end` are wanted. Where not
+    // kAnyColumn, i is a multiple of a packet's size.
     template <bool kTail>
-    HIPNORM_INLINE P get(std::int64_t i) const {
-      const W* p = kTail ? tail : data + (i & mask);
+    HIPNORM_INLINE P get(std::int64_t i, std::int64_t end) const {
+      const W* p = kTail && i == tail_at ? tail : data + (i & mask);
+      if constexpr (kTail && kAnyColumn) {
+        if (i != tail_at) return load_head(p, end - i, W{});
+      }
       if constexpr (sizeof(W) == sizeof(T)) {
         return P::load(p);
       } else {
@@ -54,11 +62,12 @@ class Parameter {
       }
     }
   };
-  View view() const { return {data_, mask_, tail_}; }
+  View view() const { return {data_, mask_, tail_, tail_at_}; }
 
  private:
   const W* data_;
   std::int64_t mask_;
+  std::int64_t tail_at_ = 0;
   W absent_[P::kElements];
   W tail_[P::kElements] = {};
 };

@@ -76,6 +76,19 @@ HIPNORM_INLINE F64x fma(F64x a, F64x b, F64x c) {
 #endif
 }
 
+HIPNORM_INLINE F64x root(F64x a) {
+#if HIPNORM_VEC_BYTES == 64
+  return _mm512_sqrt_pd(a);
+#elif HIPNORM_VEC_BYTES == 32
+  return _mm256_sqrt_pd(a);
+#elif defined(__SSE2__)
+  return _mm_sqrt_pd(a);
+#else
+  for (int i = 0; i < kLanes<double>; ++i) a[i] = __builtin_sqrt(a[i]);
+  return a;
+#endif
+}
+
 // Sum of the lanes, as a fixed binary tree: n equal lanes give exactly n times their value.
 template <class A>
 HIPNORM_INLINE A sum(typename Simd<A>::V v) {

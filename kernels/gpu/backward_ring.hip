@@ -26,53 +26,98 @@ struct BackwardRingArgs {
   std::int64_t pitch;
 };
 
-// mean and rstd as the kernel uses them: where x̂ = 0 by definition, as x·0.
-struct RowScale {
-  float mean, rstd;
-  __device__ __forceinline__ explicit RowScale(const RowRecord& record)
-      : mean(usable(record.b) ? record.a : 0), rstd(usable(record.b) ? record.b : 0) {}
+// What the loader does beside loading.
+template <class T, int R>
+struct BackwardLoader {
+  static constexpr int kSums = 2 * R;
+  // Lanes that hold the sum of one value after wave_sums.
+  static constexpr int kLanes = kWave / kSums;
+  const BackwardRingArgs& a;
+  const Block<T>& block;
+
+  // mean and rstd as the kernel uses them: where x̂ = 0 by definition, as x·0.
+  __device__ __forceinline__ Pair values(std::int64_t row) const {
+    const Pair saved = {a.mean[row], a.rstd[row]};
+    return usable(saved.b) ? saved : Pair{0, 0};
+  }
+
+  // From what all waves of the cluster have posted for a step to its rows' results.
+  __device__ __forceinline__ void finish(const Turn& turn) const {
+    const Ring& ring = a.ring;
+    const int lane = static_cast<int>(threadIdx.x) % kWave;
+    const int slot = ring.slots + turn.slot * ring.slot_bytes, waves = ring.split * ring.waves;
+    float sums[kSums] = {};
+#pragma unroll 2
+    for (int w = lane; w < waves; w += kWave) {
+      if constexpr (R == 1) {
+        const Pair posted = block.memory.template at<Pair>(slot)[w];
+        sums[0] += posted.a;
+        sums[1] += posted.b;
+      } else {
+#pragma unroll
+        for (int k = 0; k < kSums; k += 4) {
+          const Packet posted = block.memory.template at<Packet>(slot)[w * (kSums / 4) + k / 4];
+#pragma unroll
+          for (int i = 0; i < 4; ++i) sums[k + i] += bits_as<float>(posted.word[i]);
+        }
+      }
+    }
+    const float mean_of_sum = wave_sums(sums) / static_cast<float>(ring.cols);
+    const int r = lane % R;
+    const float c1 = __shfl(mean_of_sum, 2 * r * kLanes, kWave);
+    const float c2 = __shfl(mean_of_sum, (2 * r + 1) * kLanes, kWave);
+    if (lane < R) {
+      const int row = turn.stage(ring) * R + r;
+      const Pair scale = *block.values(row);
+      *block.result(row) = {{scale.a, scale.b, c1, -scale.b * c2}};
+    }
+  }
 };
 
 // A computing lane.
 template <class T, int V, int R, bool kPacked>
 class BackwardLane {
   // Packets of x and dy that are read at once. Five and their sums leave room for one.
-  static constexpr int N = V <= 3 ? V : V == 4 ? 2 : 1;
-  static constexpr int E = kElements<T>, kSums = 2 * R;
-  // Lanes that hold the sum of one value after wave_sums.
-  static constexpr int kLanes = kWave / kSums;
+  static constexpr int N = V <= 3 ? V : 1;
+  static constexpr int E = kElements<T>, kSums = 2 * R, kLanes = BackwardLoader<T, R>::kLanes;
 
  public:
-  __device__ __forceinline__ BackwardLane(const BackwardRingArgs& args, const Slice& slice)
-      : a_(args), slice_(slice), lane_(static_cast<int>(threadIdx.x) % kWave) {
-    chunks_.init(a_.ring, slice_);
-    load_parameters(a_.ring, slice_, chunks_, a_.weight, 1.0f, weight_);
+  __device__ __forceinline__ BackwardLane(const BackwardRingArgs& args, const Block<T>& block)
+      : a_(args),
+        block_(block),
+        chunks_(block),
+        x_(block, args.x),
+        dy_(block, args.dy),
+        lane_(static_cast<int>(threadIdx.x) % kWave) {
+    load_parameters(block_, chunks_, a_.weight, 1.0f, weight_);
+    const int wave = block_.slice.rank * a_.ring.waves + static_cast<int>(threadIdx.x) / kWave;
+    place_ = a_.ring.slots + (wave * kSums + lane_ / kLanes) * static_cast<int>(sizeof(float));
   }
 
   // Sums the rows of a step and posts Σg and Σg·x̂ of this wave to every block of the cluster.
-  __device__ __forceinline__ void sum(int step, Turn turn) {
+  __device__ __forceinline__ void sum(int step, const Turn& turn) {
     const Ring& ring = a_.ring;
     const int stage = turn.stage(ring);
-    barrier_wait(full_barrier(ring, stage), turn.stage_parity(ring));
+    barrier_wait(block_.full(stage), turn.stage_parity(ring));
     float sums[kSums] = {};
 #pragma unroll
     for (int r = 0; r < R; ++r) {
-      if (r > 0 && step * R + r >= slice_.rows) break;
-      const RowRecord record = lds_at<RowRecord>(ring.records)[stage * R + r];
-      const RowScale scale(record);
+      if (r > 0 && step * R + r >= block_.slice.rows) break;
+      const Pair scale = *block_.values(stage * R + r);
+      const int at[2] = {place(stage, r, step, 0), place(stage, r, step, 1)};
 #pragma unroll
       for (int first = 0; first < V; first += N) {
         Packet packets[2][N];
-        read_packets<T, true>(ring, slice_, chunks_, record.at, first, packets);
+        read_packets<T, true>(block_, chunks_, at, first, packets);
 #pragma unroll
         for (int j = first; j < first + N && j < V; ++j) {
           // A lane without a chunk has zeros there; 0 − mean, times rstd, might overflow.
-          const float mean = chunks_.exists(slice_, j) ? scale.mean : 0;
+          const float mean = chunks_.exists(block_, j) ? scale.a : 0;
 #pragma unroll
           for (int i = 0; i < E; ++i) {
             const float dy = element<T>(packets[1][j - first], i);
-            const float normal = (element<T>(packets[0][j - first], i) - mean) * scale.rstd;
-            const float g = dy * weight_.get(j, i);
+            const float normal = (element<T>(packets[0][j - first], i) - mean) * scale.b;
+            const float g = weighted(dy, weight_.get(j, i));
             sums[2 * r] += g;
             sums[2 * r + 1] = fmaf(g, normal, sums[2 * r + 1]);
             dweight_[j][i] = fmaf(dy, normal, dweight_[j][i]);
@@ -83,43 +128,41 @@ class BackwardLane {
     }
     if (a_.dx == nullptr) return;
     const float mine = wave_sums(sums);
-    const int wave = static_cast<int>(threadIdx.x) / kWave;
-    const Lds<float> place = lds_at<float>(ring.slots + turn.slot * ring.slot_bytes) +
-                             ((slice_.rank * ring.waves + wave) * kSums + lane_ / kLanes);
-    const Lds<AsyncBarrier> barrier = sums_barrier(ring, turn.slot);
+    const Lds<float> place = block_.memory.template at<float>(place_ + turn.slot * ring.slot_bytes);
+    const Lds<AsyncBarrier> barrier = block_.sums(turn.slot);
+#pragma unroll 1
     for (int rank = lane_ % kLanes; rank < ring.split; rank += kLanes) {
       post(remote(place, rank), mine, remote(barrier, rank));
     }
   }
 
   // Writes the step's rows of dX.
-  __device__ __forceinline__ void apply(int step, Turn turn) {
+  __device__ __forceinline__ void apply(int step, const Turn& turn) {
     const Ring& ring = a_.ring;
     const int stage = turn.stage(ring);
-    const float total = totals(turn) / static_cast<float>(ring.cols);
+    barrier_wait(block_.ready(stage), turn.stage_parity(ring));
 #pragma unroll
     for (int r = 0; r < R; ++r) {
-      const float c1 = __shfl(total, 2 * r * kLanes, kWave);
-      const float c2 = __shfl(total, (2 * r + 1) * kLanes, kWave);
-      if (r > 0 && step * R + r >= slice_.rows) break;
-      const RowRecord record = lds_at<RowRecord>(ring.records)[stage * R + r];
-      const RowScale scale(record);
-      const float minus_slope = -scale.rstd * c2;
-      char* row = a_.dx + slice_.row(ring, step * R + r) * ring.out_stride;
+      if (r > 0 && step * R + r >= block_.slice.rows) break;
+      const RowResult result = *block_.result(stage * R + r);
+      const float mean = result.value[0], rstd = result.value[1], c1 = result.value[2],
+                  minus_slope = result.value[3];
+      const int at[2] = {place(stage, r, step, 0), place(stage, r, step, 1)};
+      char* slice = a_.dx + block_.row(step * R + r) * ring.out_stride + slice_offset(block_);
 #pragma unroll
       for (int first = 0; first < V; first += N) {
         Packet packets[2][N];
-        read_packets<T, false>(ring, slice_, chunks_, record.at, first, packets);
+        read_packets<T, false>(block_, chunks_, at, first, packets);
 #pragma unroll
         for (int j = first; j < first + N && j < V; ++j) {
           float dx[E];
 #pragma unroll
           for (int i = 0; i < E; ++i) {
-            const float g = element<T>(packets[1][j - first], i) * weight_.get(j, i);
-            const float centred = element<T>(packets[0][j - first], i) - scale.mean;
-            dx[i] = fmaf(centred, minus_slope, g - c1) * scale.rstd;
+            const float g = weighted(element<T>(packets[1][j - first], i), weight_.get(j, i));
+            const float centred = element<T>(packets[0][j - first], i) - mean;
+            dx[i] = fmaf(centred, minus_slope, g - c1) * rstd;
           }
-          write_packet<T>(ring, slice_, chunks_, row, j, pack<T>(dx));
+          write_packet<T>(block_, chunks_, slice, j, pack<T>(dx));
         }
       }
     }
@@ -127,38 +170,27 @@ class BackwardLane {
 
   // Writes this group's partial rows of dW and dB.
   __device__ __forceinline__ void store_columns() const {
-    const std::int64_t first = slice_.group * a_.pitch;
+    const std::int64_t first = block_.slice.group * a_.pitch;
 #pragma unroll
     for (int j = 0; j < V; ++j) {
-      if (!chunks_.exists(slice_, j)) continue;
-      const Chunk c = chunks_.of(a_.ring, slice_, j);
+      if (!chunks_.exists(block_, j)) continue;
+      const Chunk c = chunks_.of(block_, j);
       if (a_.dweight != nullptr) store(a_.dweight + first, c, dweight_[j]);
       if (a_.dbias != nullptr) store(a_.dbias + first, c, dbias_[j]);
     }
   }
 
  private:
-  // The sums that all waves of the cluster have posted for a step: every lane one of them.
-  __device__ __forceinline__ float totals(Turn turn) const {
-    const Ring& ring = a_.ring;
-    barrier_wait(sums_barrier(ring, turn.slot), turn.slot_parity);
-    const int place = ring.slots + turn.slot * ring.slot_bytes;
-    float sums[kSums] = {};
-    for (int from = lane_; from < ring.split * ring.waves; from += kWave) {
-      if constexpr (R == 1) {
-        const Pair posted = lds_at<Pair>(place)[from];
-        sums[0] += posted.a;
-        sums[1] += posted.b;
-      } else {
-#pragma unroll
-        for (int k = 0; k < kSums; k += 4) {
-          const Packet posted = lds_at<Packet>(place)[from * (kSums / 4) + k / 4];
-#pragma unroll
-          for (int i = 0; i < 4; ++i) sums[k + i] += bits_as<float>(posted.word[i]);
-        }
-      }
-    }
-    return wave_sums(sums);
+  // g, the same number in both phases, so that dX of a single column is exactly 0. Of two 16-bit
+  // numbers it is exact, whether or not the compiler makes it one half of a fused multiply-add.
+  __device__ __forceinline__ static float weighted(float dy, float weight) {
+    return kPacked ? dy * weight : product(dy, weight);
+  }
+
+  // Where row r of a step begins in LDS.
+  __device__ __forceinline__ int place(int stage, int r, int step, int tensor) const {
+    const LinePlace& line = tensor == 0 ? x_ : dy_;
+    return ((stage * R + r) * 2 + tensor) * a_.ring.row_bytes + line.of(step * R + r);
   }
 
   __device__ __forceinline__ static void store(float* row, Chunk c, const float (&values)[E]) {
@@ -178,9 +210,11 @@ class BackwardLane {
   }
 
   const BackwardRingArgs& a_;
-  const Slice& slice_;
-  int lane_;
-  LaneChunks<T, V> chunks_;
+  const Block<T>& block_;
+  const LaneChunks<T, V> chunks_;
+  const LinePlace x_, dy_;
+  const int lane_;
+  int place_;  // of what it posts, in slot 0
   Parameters<T, kPacked, V> weight_;
   float dweight_[V][E] = {};
   float dbias_[V][E] = {};
@@ -189,38 +223,27 @@ class BackwardLane {
 template <class T, int V, int R, bool kPacked>
 __device__ __forceinline__ void backward(const BackwardRingArgs& args) {
   const Ring& ring = args.ring;
-  const Slice slice = slice_of<T>(ring);
+  const Block<T> block(ring);
+  const bool exchange = args.dx != nullptr;
   if (static_cast<int>(threadIdx.x) / kWave == ring.waves) {
-    const int posted = args.dx == nullptr ? 0 : ring.split * ring.waves * R * 8;
-    load_rows<T, 2, R>(ring, slice, args.x, args.dy, posted,
-                       [&](std::int64_t row) { return Pair{args.mean[row], args.rstd[row]}; });
+    const BackwardLoader<T, R> loader{args, block};
+    const int posted = exchange ? ring.split * ring.waves * R * static_cast<int>(sizeof(Pair)) : 0;
+    run_loader<T, 2, R>(
+        block, args.x, args.dy, posted, [&](std::int64_t row) { return loader.values(row); },
+        [&](int, const Turn& turn) { loader.finish(turn); });
     return;
   }
-  BackwardLane<T, V, R, kPacked> lane(args, slice);
-  __syncthreads();
-  if (ring.split > 1) {
-    cluster_arrive();
-    cluster_wait();
-  }
-  const bool one_phase = args.dx == nullptr;
-  const int steps = (slice.rows + R - 1) / R, turns = one_phase ? steps : steps + 1;
-  Turn turn;
-  for (int i = 0; i < turns; ++i, turn = turn.next(ring)) {
-    if (i < steps) lane.sum(i, turn);
-    Turn done = turn;
-    if (!one_phase) {
-      if (i == 0) continue;
-      done = turn.previous(ring);
-      lane.apply(i - 1, done);
-    }
-    wave_sync();
-    if (threadIdx.x % kWave == 0) barrier_arrive(empty_barrier(ring, done.stage(ring)));
-  }
+  BackwardLane<T, V, R, kPacked> lane(args, block);
+  block.meet();
+  run_computing_wave<T, R>(
+      block, exchange, [&](int step, const Turn& turn) { lane.sum(step, turn); },
+      [&](int step, const Turn& turn) { lane.apply(step, turn); });
   lane.store_columns();
 }
 
+// Without the 1, ptxas sometimes wants two blocks on a multiprocessor, and spills for it.
 template <class T, int V, int R, bool kPacked, int kThreads>
-__global__ void __launch_bounds__(kThreads + kWave) backward_ring_kernel(BackwardRingArgs args) {
+__global__ void __launch_bounds__(kThreads + kWave, 1) backward_ring_kernel(BackwardRingArgs args) {
   if constexpr (kBulkCopies) backward<T, V, R, kPacked>(args);
 }
 
@@ -258,7 +281,6 @@ BackwardRingKernel backward_ring_kernel_for(const Problem& problem, int vectors,
       case 31:
         return wide ? instance<T, 3, 1, false, kBackwardRingWide>()
                     : instance<T, 3, 1, true, kBackwardRing>();
-      case 41: return wide ? instance<T, 4, 1, false, kBackwardRingWide>() : nullptr;
       case 51: return wide ? nullptr : instance<T, 5, 1, true, kBackwardRing>();
       default: return nullptr;
     }

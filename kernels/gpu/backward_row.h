@@ -51,41 +51,43 @@ BackwardRowArgs backward_row_args(const BackwardArgs& args, const Launch& launch
 }
 
 template <class T>
-struct BackwardRow {
-  RowShape<T> shape;  // empty where there is no such row
-  RowReader dy;
-  RowReader x;
-};
-template <class T>
-__device__ __forceinline__ int shift_of_row(const BackwardRowArgs& a, std::int64_t r) {
-  return shift_of<T>(a.chunks_of + r * a.chunks_stride);
-}
-template <class T>
-__device__ __forceinline__ BackwardRow<T> row_of(const BackwardRowArgs& a, std::int64_t r) {
-  BackwardRow<T> row;
-  if (r >= a.rows) return row;
-  row.shape = RowShape<T>(shift_of_row<T>(a, r), a.cols);
-  row.dy = reader_of<T>(a.dy, a.dy.row(r), row.shape);
-  // Only dbias does without x: its reader finds nothing to read.
-  if (a.dx != nullptr || a.dweight != nullptr) {
-    row.x = reader_of<T>(a.x, a.x.row(r), row.shape);
-  }
-  return row;
+__device__ __forceinline__ RowShape<T> shape_of_row(const BackwardRowArgs& a, std::int64_t r) {
+  return {shift_of<T>(a.chunks_of + r * a.chunks_stride), a.cols};
 }
 
-// The rest of a row whose whole chunks are under way.
-template <class T, int V>
-__device__ __forceinline__ void load_rest(const BackwardRow<T>& row, int lane, int lanes,
-                                          Packet (&x)[V], Packet (&dy)[V]) {
-  if (row.dy.has_rest(row.shape)) {
-#pragma unroll
-    for (int v = 0; v < V; ++v) row.dy.load_rest(dy[v], v * lanes + lane, row.shape);
+// Row r of x and dy, which have its shape. Readers are made where they are used: they are cheaper
+// to form than to keep.
+template <class T>
+struct BackwardReaders {
+  RowReader dy;
+  RowReader x;
+  __device__ __forceinline__ BackwardReaders(const BackwardRowArgs& a, std::int64_t r,
+                                             const RowShape<T>& shape)
+      : dy(reader_of<T>(a.dy, a.dy.row(r), shape)) {
+    // Only dbias does without x: its reader finds nothing to read.
+    if (a.dx != nullptr || a.dweight != nullptr) x = reader_of<T>(a.x, a.x.row(r), shape);
   }
-  if (row.x.chunk0 != nullptr && row.x.has_rest(row.shape)) {
+  // Requests the row, but for a rest of it; returns whether there is one.
+  template <int V>
+  __device__ __forceinline__ bool load_whole(int lane, int lanes, const RowShape<T>& shape,
+                                             Packet (&to_x)[V], Packet (&to_dy)[V]) const {
 #pragma unroll
-    for (int v = 0; v < V; ++v) row.x.load_rest(x[v], v * lanes + lane, row.shape);
+    for (int v = 0; v < V; ++v) {
+      to_x[v] = x.load_whole(v * lanes + lane);
+      to_dy[v] = dy.load_whole(v * lanes + lane);
+    }
+    return dy.has_rest(shape) || (x.chunk0 != nullptr && x.has_rest(shape));
   }
-}
+  template <int V>
+  __device__ __forceinline__ void load_rest(int lane, int lanes, const RowShape<T>& shape,
+                                            Packet (&to_x)[V], Packet (&to_dy)[V]) const {
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      if (x.chunk0 != nullptr) x.load_rest(to_x[v], v * lanes + lane, shape);
+      dy.load_rest(to_dy[v], v * lanes + lane, shape);
+    }
+  }
+};
 
 // The saved mean and rstd as x̂ = (x − mean)·rstd wants them: where rstd is 0 or Inf, x̂ = x·0.
 template <class A>
@@ -132,7 +134,8 @@ __device__ __forceinline__ void write_dx(const RowShape<T>& shape, char* chunk0,
   A dx[kElements<T>];
 #pragma unroll
   for (int i = 0; i < kElements<T>; ++i) {
-    const A gradient = element<T>(dy, i) * weight[i];
+    // Rounded as in c1's sum, from which it must not differ where N is 1.
+    const A gradient = product(element<T>(dy, i), weight[i]);
     dx[i] = (gradient - c1 - saved.normalised(element<T>(x, i)) * c2) * saved.rstd;
   }
   shape.store(chunk0, v, pack<T>(dx));

@@ -14,53 +14,55 @@ __device__ __forceinline__ void backward_rows(const BackwardRowArgs& a) {
   using A = accumulate_t<T>;
   constexpr int E = kElements<T>;
   typename GroupOf<T, kBlock>::type group(a.lanes_log2);
+  const int lanes = group.lanes;
+  const std::int64_t first_row = std::int64_t{blockIdx.x} * group.count;
   const std::int64_t step = std::int64_t{gridDim.x} * group.count;
-  std::int64_t block_row = std::int64_t{blockIdx.x} * group.count;
-  BackwardRow<T> row = row_of<T>(a, block_row + group.index);
-
-  Packet x[V], dy[V], next_x[V], next_dy[V];
-  const auto load_row = [&](Packet(&to_x)[V], Packet(&to_dy)[V]) {  // of `row`
-#pragma unroll
-    for (int v = 0; v < V; ++v) {
-      to_x[v] = row.x.load_whole(v * group.lanes + group.lane);
-      to_dy[v] = row.dy.load_whole(v * group.lanes + group.lane);
-    }
-  };
-  // The group's rows have one shift: these stay.
+  // Of all rows of the group (plan() sees to that), so that weights and sums can stay.
+  const RowShape<T> shape = shape_of_row<T>(a, first_row + group.index);
   ParameterPackets<T, kWide> weight[V];
 #pragma unroll
   for (int v = 0; v < V; ++v) {
-    weight[v].request(a.weight, from_accumulate<T>(1), v * group.lanes + group.lane, row.shape);
+    weight[v].request(a.weight, from_accumulate<T>(1), v * lanes + group.lane, shape);
   }
+
+  // A group without a row has zeros for one: in x, dy, mean and rstd.
+  const auto load = [&](std::int64_t r, Packet(&x)[V], Packet(&dy)[V]) {
+    if (r < a.rows) {
+      return BackwardReaders<T>(a, r, shape).load_whole(group.lane, lanes, shape, x, dy);
+    }
+#pragma unroll
+    for (int v = 0; v < V; ++v) x[v] = dy[v] = zero_packet();
+    return false;
+  };
+  Packet x[V], dy[V], next_x[V], next_dy[V];
   Saved<A> next_saved;
+  bool next_rest = false;
   if (kAhead) {
-    next_saved = saved_of<T>(a, block_row + group.index);
-    load_row(next_x, next_dy);
+    next_saved = saved_of<T>(a, first_row + group.index);
+    next_rest = load(first_row + group.index, next_x, next_dy);
   }
 
   A dweight[V][E] = {}, dbias[V][E] = {};
-  for (; block_row < a.rows; block_row += step) {
+  for (std::int64_t block_row = first_row; block_row < a.rows; block_row += step) {
     const std::int64_t r = block_row + group.index;
-    const BackwardRow<T> current = row;
-    const RowShape<T>& shape = current.shape;
     int lane = group.lane;
     Saved<A> saved;
+    bool rest;
     if (kAhead) {
       saved = next_saved;
+      rest = next_rest;
 #pragma unroll
       for (int v = 0; v < V; ++v) {
         x[v] = next_x[v];
         dy[v] = next_dy[v];
       }
-      row = row_of<T>(a, r + step);
       next_saved = saved_of<T>(a, r + step);
-      load_row(next_x, next_dy);
+      next_rest = load(r + step, next_x, next_dy);
     } else {
       saved = saved_of<T>(a, r);
-      load_row(x, dy);
-      row = row_of<T>(a, r + step);
+      rest = load(r, x, dy);
     }
-    load_rest(current, lane, group.lanes, x, dy);
+    if (rest) BackwardReaders<T>(a, r, shape).load_rest(lane, lanes, shape, x, dy);
     saved = usable_part(saved);
 
     A s1 = 0, s2 = 0;
@@ -69,7 +71,7 @@ __device__ __forceinline__ void backward_rows(const BackwardRowArgs& a) {
     for (int v = 0; v < V; ++v) {
       A w[E], d[E], normalised[E];
       weight[v].take(a.weight, w);
-      unpack(shape, v * group.lanes + lane, x[v], dy[v], saved, normalised, d);
+      unpack(shape, v * lanes + lane, x[v], dy[v], saved, normalised, d);
 #pragma unroll
       for (int i = 0; i < E; ++i) {
         dbias[v][i] += d[i];
@@ -84,38 +86,41 @@ __device__ __forceinline__ void backward_rows(const BackwardRowArgs& a) {
     if (a.dx == nullptr) continue;
 
     group.sum2(s1, s2);
+    if (r >= a.rows) continue;
     const A c1 = s1 / static_cast<A>(a.cols), c2 = s2 / static_cast<A>(a.cols);
     char* dx = a.dx + (r * a.cols - shape.shift) * static_cast<std::int64_t>(sizeof(T));
     forget(lane);
 #pragma unroll
     for (int v = 0; v < V; ++v) {
-      forget_unpacked(x[v]);
-      forget_unpacked(dy[v]);
+      if (V > 1) {
+        forget_unpacked(x[v]);
+        forget_unpacked(dy[v]);
+      }
       A w[E];
       weight[v].take(a.weight, w);
-      write_dx(shape, dx, v * group.lanes + lane, x[v], dy[v], w, saved, c1, c2);
+      write_dx(shape, dx, v * lanes + lane, x[v], dy[v], w, saved, c1, c2);
       schedule_here();
     }
   }
 
-  const std::int64_t first_row = std::int64_t{blockIdx.x} * group.count;
   const std::int64_t offset = std::int64_t{blockIdx.x} * a.pitch;
   A* const parts[2] = {static_cast<A*>(a.dweight), static_cast<A*>(a.dbias)};
   if constexpr (!kBlock) {
     if (group.count > 1) {
-      const auto shift_of_group = [&](int g) { return shift_of_row<T>(a, first_row + g); };
+      const auto shift_of_group = [&](int g) {
+        return shift_of<T>(a.chunks_of + (first_row + g) * a.chunks_stride);
+      };
       add_groups<T>(parts[0], offset, dweight, shift_of_group, a.cols, group);
       add_groups<T>(parts[1], offset, dbias, shift_of_group, a.cols, group);
       return;
     }
   }
-  const int shift = shift_of_row<T>(a, first_row);
-  write_partial_row<T>(parts[0], offset, dweight, shift, a.cols, group);
-  write_partial_row<T>(parts[1], offset, dbias, shift, a.cols, group);
+  write_partial_row<T>(parts[0], offset, dweight, shape, group);
+  write_partial_row<T>(parts[1], offset, dbias, shape, group);
 }
 
 template <class T, int V, bool kWide>
-__global__ void __launch_bounds__(launch_bound(kBackwardWave, V))
+__global__ void __launch_bounds__(kWide&& V == 3 ? 256 : launch_bound(kBackwardWave, V))
     backward_wave_kernel(BackwardRowArgs args) {
   backward_rows<T, V, false, true, kWide>(args);
 }

@@ -21,22 +21,18 @@ __global__ void __launch_bounds__(launch_bound(kBackwardRowDx, V))
   BlockGroup<A> group;
   const T one = from_accumulate<T>(1);
   for (std::int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
-    const BackwardRow<T> row = row_of<T>(a, r);
-    const RowShape<T>& shape = row.shape;
+    const RowShape<T> shape = shape_of_row<T>(a, r);
+    const BackwardReaders<T> readers(a, r, shape);
     int lane = group.lane;
     Packet x[V], dy[V];
-#pragma unroll
-    for (int v = 0; v < V; ++v) {
-      x[v] = row.x.load_whole(v * group.lanes + lane);
-      dy[v] = row.dy.load_whole(v * group.lanes + lane);
-    }
+    const bool rest = readers.load_whole(lane, group.lanes, shape, x, dy);
     Saved<A> saved = saved_of<T>(a, r);
     ParameterPackets<T> weight[kRequested];
 #pragma unroll
     for (int v = 0; v < kRequested; ++v) {
       weight[v].request(a.weight, one, v * group.lanes + lane, shape);
     }
-    load_rest(row, lane, group.lanes, x, dy);
+    if (rest) readers.load_rest(lane, group.lanes, shape, x, dy);
     saved = usable_part(saved);
 
     A s1 = 0, s2 = 0;
@@ -63,8 +59,10 @@ __global__ void __launch_bounds__(launch_bound(kBackwardRowDx, V))
     forget(lane);
 #pragma unroll
     for (int v = 0; v < V; ++v) {
-      forget_unpacked(x[v]);
-      forget_unpacked(dy[v]);
+      if (V > 1) {
+        forget_unpacked(x[v]);
+        forget_unpacked(dy[v]);
+      }
       A w[E];
       weight[v % kRequested].take(a.weight, w);
       write_dx(shape, dx, v * group.lanes + lane, x[v], dy[v], w, saved, c1, c2);

@@ -20,6 +20,7 @@ inline constexpr hipError_t hipErrorInvalidConfiguration = cudaErrorInvalidConfi
 inline constexpr hipError_t hipErrorLaunchFailure = cudaErrorLaunchFailure;
 inline constexpr auto hipMemcpyHostToDevice = cudaMemcpyHostToDevice;
 inline constexpr auto hipMemcpyDeviceToHost = cudaMemcpyDeviceToHost;
+inline constexpr auto hipMemcpyDeviceToDevice = cudaMemcpyDeviceToDevice;
 inline constexpr auto hipStreamCaptureModeRelaxed = cudaStreamCaptureModeRelaxed;
 inline constexpr auto hipFuncAttributeMaxDynamicSharedMemorySize =
     cudaFuncAttributeMaxDynamicSharedMemorySize;
@@ -32,6 +33,8 @@ inline hipError_t hipGetDeviceCount(int* count) { return cudaGetDeviceCount(coun
 inline hipError_t hipGetDeviceProperties(hipDeviceProp_t* properties, int device) {
   return cudaGetDeviceProperties(properties, device);
 }
+inline hipError_t hipDriverGetVersion(int* version) { return cudaDriverGetVersion(version); }
+inline hipError_t hipRuntimeGetVersion(int* version) { return cudaRuntimeGetVersion(version); }
 inline hipError_t hipDeviceSynchronize() { return cudaDeviceSynchronize(); }
 inline hipError_t hipStreamSynchronize(hipStream_t stream) { return cudaStreamSynchronize(stream); }
 inline hipError_t hipStreamCreate(hipStream_t* stream) { return cudaStreamCreate(stream); }
@@ -103,7 +106,8 @@ inline cudaLaunchConfig_t cuda_config(std::int64_t blocks, int threads, std::siz
   config.dynamicSmemBytes = lds_bytes;
   config.stream = stream;
   config.attrs = attributes;
-  if (cluster > 1) {
+  // Also for one block: the instructions of clusters are illegal in a launch without it.
+  if (cluster > 0) {
     attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
     attributes[config.numAttrs++].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
   }

@@ -2,13 +2,11 @@
 // row.
 //
 // First phase: a wave's part of Σ(x − x₀), and the squares of its elements around their own mean,
-// which it posts. Second phase: mean and variance of the row from those of all waves (Chan, Golub,
-// LeVeque 1983, "Algorithms for Computing the Sample Variance", eq. 2.1), and y. Every wave of the
-// cluster combines the same numbers in the same order, so they agree without another exchange.
+// which it posts. The loader combines those of all waves (Chan, Golub, LeVeque 1983, "Algorithms
+// for Computing the Sample Variance", eq. 2.1), in the same order in every block. Second phase: y.
 #include <cmath>
 
 #include "kernels/gpu/launchers.h"
-#include "kernels/gpu/reduce.h"
 #include "kernels/gpu/ring.h"
 #include "kernels/gpu/statistics.h"
 
@@ -26,8 +24,6 @@ struct ForwardRingArgs {
   double eps;
 };
 
-__device__ __forceinline__ bool finite(float x) { return fabsf(x) <= Extremes<float>::kMax; }
-
 // A number of elements and its reciprocal: to divide by it in three instructions, rounded as by a
 // division (Markstein 1990, "Computation of elementary functions on the IBM RISC System/6000").
 struct Count {
@@ -42,40 +38,122 @@ struct Count {
   }
 };
 
+__device__ __forceinline__ float all_lanes_sum(float value) {
+  float values[1] = {value};
+  return wave_sums(values);
+}
+
+// What the loader does beside loading.
+template <class T>
+struct ForwardLoader {
+  const ForwardRingArgs& a;
+  const Block<T>& block;
+
+  // The row's first element.
+  __device__ __forceinline__ Pair values(std::int64_t row) const {
+    return {to_accumulate(*reinterpret_cast<const T*>(a.x.row(row))), 0};
+  }
+
+  // From what all waves of the cluster have posted for row k of the group to its result.
+  __device__ __forceinline__ void finish(int k, const Turn& turn) const {
+    const Ring& ring = a.ring;
+    const int lane = static_cast<int>(threadIdx.x) % kWave, stage = turn.stage(ring);
+    const std::int64_t r = block.row(k);
+    const Lds<Pair> posted =
+        block.memory.template at<Pair>(ring.slots + turn.slot * ring.slot_bytes);
+    const Lds<Pair> counts = block.memory.template at<Pair>(ring.counts);
+    const int waves = ring.split * ring.waves;
+    const float cols = static_cast<float>(ring.cols), first = block.values(stage)->a;
+
+    float sum = 0;
+#pragma unroll 2
+    for (int w = lane; w < waves; w += kWave) sum += posted[w].a;
+    sum = all_lanes_sum(sum);
+    Mean<float> mean = mean_of(first, sum, cols);
+    const float shifted = sum / cols;  // mean − x₀
+    float squares = 0;
+#pragma unroll 2
+    for (int w = lane; w < waves; w += kWave) {
+      const Pair part = posted[w];
+      const Count count(counts[w]);
+      const float difference = count.mean(part.a) - shifted;
+      squares += fmaf(count.n * difference, difference, part.b);
+    }
+    squares = all_lanes_sum(squares);
+
+    float scale = 1, rstd;
+    if (is_finite(sum) && !needs_scaling(squares, a.eps, scale)) {
+      rstd = rstd_of(squares, cols, 1.0f, a.eps);
+    } else if (is_finite(sum)) {
+      rstd = rstd_of(scaled_squares(r, mean, scale), cols, scale, a.eps);
+    } else {
+      float unusual = 0;
+#pragma unroll 1
+      for (int w = lane; w < waves; w += kWave) unusual += posted[w].a == posted[w].a ? 0 : 1;
+      // Unless an element is not finite itself the variance overflows.
+      rstd = all_lanes_sum(unusual) > 0 ? sum - sum : 0;
+      mean = {first + rstd, 0};
+    }
+    if (lane == 0) {
+      const RowScale<float> row = scale_of(mean, rstd);
+      *block.result(stage) = {{row.mean, row.rstd, row.rest, 0}};
+      if (block.slice.rank == 0) {
+        a.mean[r] = mean.high;
+        a.rstd[r] = rstd;
+      }
+    }
+  }
+
+  // Σ((x − mean)·scale)² of a row whose squares f32 cannot hold, read again from memory.
+  __device__ __forceinline__ float scaled_squares(std::int64_t r, const Mean<float>& mean,
+                                                  float scale) const {
+    const T* row = reinterpret_cast<const T*>(a.x.row(r));
+    float sum = 0;
+#pragma unroll 8
+    for (int c = static_cast<int>(threadIdx.x) % kWave; c < a.ring.cols; c += kWave) {
+      const float d = mean.centred(to_accumulate(row[c])) * scale;
+      sum = fmaf(d, d, sum);
+    }
+    return all_lanes_sum(sum);
+  }
+};
+
 // A computing lane.
 template <class T, int V, bool kPacked>
 class ForwardLane {
   static constexpr int E = kElements<T>;
-  static constexpr int N = V <= 2 ? V : 2;  // packets that are read at once for the second phase
+  static constexpr int N = V <= 2 ? V : V <= 4 ? 2 : 1;  // packets read at once, second phase
 
  public:
-  __device__ __forceinline__ ForwardLane(const ForwardRingArgs& args, const Slice& slice)
+  __device__ __forceinline__ ForwardLane(const ForwardRingArgs& args, const Block<T>& block)
       : a_(args),
-        slice_(slice),
+        block_(block),
+        chunks_(block),
+        x_(block, args.x),
         lane_(static_cast<int>(threadIdx.x) % kWave),
-        wave_(slice.rank * args.ring.waves + static_cast<int>(threadIdx.x) / kWave) {
-    chunks_.init(a_.ring, slice_);
-    load_parameters(a_.ring, slice_, chunks_, a_.weight, 1.0f, weight_);
-    load_parameters(a_.ring, slice_, chunks_, a_.bias, 0.0f, bias_);
+        wave_(block.slice.rank * args.ring.waves + static_cast<int>(threadIdx.x) / kWave) {
+    load_parameters(block_, chunks_, a_.weight, 1.0f, weight_);
+    load_parameters(block_, chunks_, a_.bias, 0.0f, bias_);
     const int waves = a_.ring.split * a_.ring.waves;
     for (int w = static_cast<int>(threadIdx.x); w < waves; w += a_.ring.waves * kWave) {
       const Count count(elements_of(w));
-      lds_at<Pair>(a_.ring.counts)[w] = {count.n, count.reciprocal};
+      block_.memory.template at<Pair>(a_.ring.counts)[w] = {count.n, count.reciprocal};
     }
   }
 
-  // Sums a row and posts what this wave found to every block of the cluster.
-  __device__ __forceinline__ void sum(Turn turn) {
+  // Sums row k of the group and posts what this wave found to every block of the cluster.
+  __device__ __forceinline__ void sum(int k, const Turn& turn) {
     const Ring& ring = a_.ring;
     const int stage = turn.stage(ring);
-    barrier_wait(full_barrier(ring, stage), turn.stage_parity(ring));
-    const RowRecord record = lds_at<RowRecord>(ring.records)[stage];
+    barrier_wait(block_.full(stage), turn.stage_parity(ring));
+    const float row_first = block_.values(stage)->a;
+    const int at[1] = {stage * ring.row_bytes + x_.of(k)};
     Packet packets[1][V];
-    read_packets<T, false>(ring, slice_, chunks_, record.at, 0, packets);
+    read_packets<T, false>(block_, chunks_, at, 0, packets);
     float d[V][E], s[2] = {};
 #pragma unroll
     for (int j = 0; j < V; ++j) {
-      const float first = chunks_.exists(slice_, j) ? record.a : 0;
+      const float first = chunks_.exists(block_, j) ? row_first : 0;
 #pragma unroll
       for (int i = 0; i < E; ++i) d[j][i] = element<T>(packets[0][j], i) - first;
     }
@@ -85,69 +163,59 @@ class ForwardLane {
 #pragma unroll
       for (int i = 0; i < E; ++i) s[i % 2] += d[j][i];
     }
-    float sum = wave_sum(s[0] + s[1]);
-    if (!finite(sum)) sum = mark_of_extreme_sum(record);
+    float sum = all_lanes_sum(s[0] + s[1]);
+    if (!is_finite(sum)) sum = mark_of_extreme_sum(at);
 
-    const float mean = Count(lds_at<Pair>(ring.counts)[wave_]).mean(sum);
+    // From LDS, not from two registers over the whole loop: three packets a lane leave none.
+    const float mean = Count(block_.memory.template at<Pair>(ring.counts)[wave_]).mean(sum);
     if (chunks_.partial) replace_outside(d, mean);
     float q[2] = {};
 #pragma unroll
     for (int j = 0; j < V; ++j) {
-      const float centre = chunks_.exists(slice_, j) ? mean : 0;
+      const float centre = chunks_.exists(block_, j) ? mean : 0;
 #pragma unroll
       for (int i = 0; i < E; ++i) {
         const float centred = d[j][i] - centre;
         q[i % 2] = fmaf(centred, centred, q[i % 2]);
       }
     }
-    const float squares = wave_sum(q[0] + q[1]);
+    const float squares = all_lanes_sum(q[0] + q[1]);
     if (lane_ < ring.split) {
-      const Lds<Pair> place = lds_at<Pair>(ring.slots + turn.slot * ring.slot_bytes) + wave_;
-      post(remote(place, lane_), Pair{sum, squares}, remote(sums_barrier(ring, turn.slot), lane_));
+      const Lds<Pair> place =
+          block_.memory.template at<Pair>(ring.slots + turn.slot * ring.slot_bytes) + wave_;
+      post(remote(place, lane_), Pair{sum, squares}, remote(block_.sums(turn.slot), lane_));
     }
   }
 
   // Writes row k of the group.
-  __device__ __forceinline__ void apply(int k, Turn turn) {
+  __device__ __forceinline__ void apply(int k, const Turn& turn) {
     const Ring& ring = a_.ring;
-    const std::int64_t r = slice_.row(ring, k);
-    const RowRecord record = lds_at<RowRecord>(ring.records)[turn.stage(ring)];
-    barrier_wait(sums_barrier(ring, turn.slot), turn.slot_parity);
-    Mean<float> mean;
-    float rstd;
-    statistics(lds_at<Pair>(ring.slots + turn.slot * ring.slot_bytes), record.a, r, mean, rstd);
-    if (slice_.rank == 0 && threadIdx.x == 0) {
-      a_.mean[r] = mean.high;
-      a_.rstd[r] = rstd;
-    }
-    if (!usable(rstd)) {  // x̂ = 0, as x·0: x − mean might overflow
-      mean = {0, 0};
-      rstd = 0;
-    }
-    char* row = const_cast<char*>(ring.out) + r * ring.out_stride;
+    const int stage = turn.stage(ring);
+    barrier_wait(block_.ready(stage), turn.stage_parity(ring));
+    const RowResult result = *block_.result(stage);
+    const RowScale<float> scale = {result.value[0], result.value[1], result.value[2]};
+    const int at[1] = {stage * ring.row_bytes + x_.of(k)};
+    char* slice =
+        const_cast<char*>(ring.out) + block_.row(k) * ring.out_stride + slice_offset(block_);
 #pragma unroll
     for (int first = 0; first < V; first += N) {
       Packet packets[1][N];
-      read_packets<T, false>(ring, slice_, chunks_, record.at, first, packets);
+      read_packets<T, false>(block_, chunks_, at, first, packets);
 #pragma unroll
       for (int j = first; j < first + N && j < V; ++j) {
         float y[E];
 #pragma unroll
         for (int i = 0; i < E; ++i) {
-          const float normal = mean.centred(element<T>(packets[0][j - first], i)) * rstd;
+          const float normal =
+              fmaf(element<T>(packets[0][j - first], i) - scale.mean, scale.rstd, scale.rest);
           y[i] = fmaf(normal, weight_.get(j, i), bias_.get(j, i));
         }
-        write_packet<T>(ring, slice_, chunks_, row, j, pack<T>(y));
+        write_packet<T>(block_, chunks_, slice, j, pack<T>(y));
       }
     }
   }
 
  private:
-  // Columns before chunk v, of all chunks of a row.
-  __device__ __forceinline__ int columns_before(int v) const {
-    const int columns = v * E - slice_.shift;
-    return columns < 0 ? 0 : columns < a_.ring.cols ? columns : a_.ring.cols;
-  }
   // Elements of a row that wave w of the cluster sums.
   __device__ __forceinline__ int elements_of(int w) const {
     const Ring& ring = a_.ring;
@@ -156,129 +224,68 @@ class ForwardLane {
     const auto within = [&](int v) {
       return rank * ring.slice + (v < ring.slice ? v : ring.slice);
     };
-    return columns_before(within(end)) - columns_before(within(begin));
+    return block_.columns_before(within(end)) - block_.columns_before(within(begin));
   }
 
   __device__ __forceinline__ void replace_outside(float (&values)[V][E], float by) const {
 #pragma unroll
     for (int j = 0; j < V; ++j) {
-      const Chunk c = chunks_.of(a_.ring, slice_, j);
+      const Chunk c = chunks_.of(block_, j);
 #pragma unroll
       for (int i = 0; i < E; ++i) {
-        if (chunks_.exists(slice_, j) && !c.holds(i)) values[j][i] = by;
+        if (chunks_.exists(block_, j) && !c.holds(i)) values[j][i] = by;
       }
     }
   }
 
   // What a wave posts instead of a sum that is not finite: NaN if one of its elements is not, else
   // Inf. (x₀ may have made it so, and then its own wave says NaN.)
-  __device__ __forceinline__ float mark_of_extreme_sum(const RowRecord& record) const {
-    float bad = 0;
-#pragma unroll 1  // few registers are left
+  __device__ __forceinline__ float mark_of_extreme_sum(const int (&at)[1]) const {
+    float unusual = 0;
+#pragma unroll 1
     for (int j = 0; j < V; ++j) {
       Packet packets[1][1];
-      read_packets<T, true>(a_.ring, slice_, chunks_, record.at, j, packets);
+      read_packets<T, true>(block_, chunks_, at, j, packets);
 #pragma unroll
-      for (int i = 0; i < E; ++i) bad += finite(element<T>(packets[0][0], i)) ? 0 : 1;
+      for (int i = 0; i < E; ++i) {
+        unusual += is_finite(element<T>(packets[0][0], i)) ? 0 : 1;
+      }
     }
     const float infinity = 2 * Extremes<float>::kMax;
-    return wave_sum(bad) > 0 ? infinity - infinity : infinity;
-  }
-
-  // Mean and rstd of row r, x₀ = first, from what all waves posted.
-  __device__ __forceinline__ void statistics(Lds<Pair> posted, float first, std::int64_t r,
-                                             Mean<float>& mean, float& rstd) const {
-    const Lds<Pair> counts = lds_at<Pair>(a_.ring.counts);
-    const int waves = a_.ring.split * a_.ring.waves;
-    const float cols = static_cast<float>(a_.ring.cols);
-    float sum = 0;
-    for (int w = lane_; w < waves; w += kWave) sum += posted[w].a;
-    sum = wave_sum(sum);
-    mean = mean_of(first, sum, cols);
-    const float shifted = sum / cols;  // mean − x₀
-    float squares = 0;
-    for (int w = lane_; w < waves; w += kWave) {
-      const Pair part = posted[w];
-      const Count count(counts[w]);
-      const float difference = count.mean(part.a) - shifted;
-      squares += fmaf(count.n * difference, difference, part.b);
-    }
-    squares = wave_sum(squares);
-    float scale = 1;
-    if (finite(sum) && !needs_scaling(squares, a_.eps, scale)) {
-      rstd = rstd_of(squares, cols, 1.0f, a_.eps);
-      return;
-    }
-    if (finite(sum)) {
-      rstd = rstd_of(scaled_squares(r, mean, scale), cols, scale, a_.eps);
-      return;
-    }
-    float bad = 0;
-    for (int w = lane_; w < waves; w += kWave) {
-      const float part = posted[w].a;
-      bad += part != part ? 1 : 0;
-    }
-    if (wave_sum(bad) > 0) {
-      rstd = sum - sum;  // NaN
-      mean = {rstd, rstd};
-    } else {  // the variance overflows
-      rstd = 0;
-      mean = {first, 0};
-    }
-  }
-
-  // Σ((x − mean)·scale)² of a row whose squares f32 cannot hold, read again from memory, by every
-  // wave for itself.
-  __device__ __forceinline__ float scaled_squares(std::int64_t r, const Mean<float>& mean,
-                                                  float scale) const {
-    const T* row = reinterpret_cast<const T*>(a_.x.row(r));
-    float sum = 0;
-#pragma unroll 4
-    for (int c = lane_; c < a_.ring.cols; c += kWave) {
-      const float d = mean.centred(to_accumulate(row[c])) * scale;
-      sum = fmaf(d, d, sum);
-    }
-    return wave_sum(sum);
+    return all_lanes_sum(unusual) > 0 ? infinity - infinity : infinity;
   }
 
   const ForwardRingArgs& a_;
-  const Slice& slice_;
-  int lane_;
-  int wave_;  // of the cluster
-  LaneChunks<T, V> chunks_;
+  const Block<T>& block_;
+  const LaneChunks<T, V> chunks_;
+  const LinePlace x_;
+  const int lane_;
+  const int wave_;  // of the cluster
   Parameters<T, kPacked, V> weight_, bias_;
 };
 
 template <class T, int V, bool kPacked>
 __device__ __forceinline__ void forward(const ForwardRingArgs& args) {
   const Ring& ring = args.ring;
-  const Slice slice = slice_of<T>(ring);
+  const Block<T> block(ring);
   if (static_cast<int>(threadIdx.x) / kWave == ring.waves) {
-    load_rows<T, 1, 1>(
-        ring, slice, args.x, args.x, ring.split * ring.waves * 8, [&](std::int64_t row) {
-          return Pair{to_accumulate(*reinterpret_cast<const T*>(args.x.row(row))), 0};
-        });
+    const ForwardLoader<T> loader{args, block};
+    run_loader<T, 1, 1>(
+        block, args.x, args.x, ring.split * ring.waves * static_cast<int>(sizeof(Pair)),
+        [&](std::int64_t row) { return loader.values(row); },
+        [&](int step, const Turn& turn) { loader.finish(step, turn); });
     return;
   }
-  ForwardLane<T, V, kPacked> lane(args, slice);
-  __syncthreads();
-  if (ring.split > 1) {
-    cluster_arrive();
-    cluster_wait();
-  }
-  Turn turn;
-  for (int i = 0; i <= slice.rows; ++i, turn = turn.next(ring)) {
-    if (i < slice.rows) lane.sum(turn);
-    if (i == 0) continue;
-    const Turn before = turn.previous(ring);
-    lane.apply(i - 1, before);
-    wave_sync();
-    if (threadIdx.x % kWave == 0) barrier_arrive(empty_barrier(ring, before.stage(ring)));
-  }
+  ForwardLane<T, V, kPacked> lane(args, block);
+  block.meet();
+  run_computing_wave<T, 1>(
+      block, true, [&](int step, const Turn& turn) { lane.sum(step, turn); },
+      [&](int step, const Turn& turn) { lane.apply(step, turn); });
 }
 
+// Without the 1, ptxas sometimes wants two blocks on a multiprocessor, and spills for it.
 template <class T, int V, bool kPacked, int kThreads>
-__global__ void __launch_bounds__(kThreads + kWave) forward_ring_kernel(ForwardRingArgs args) {
+__global__ void __launch_bounds__(kThreads + kWave, 1) forward_ring_kernel(ForwardRingArgs args) {
   if constexpr (kBulkCopies) forward<T, V, kPacked>(args);
 }
 

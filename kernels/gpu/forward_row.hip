@@ -33,20 +33,15 @@ inline constexpr int kParametersAhead = 4;
 #endif
 
 template <class T>
-struct ForwardRow {
-  RowShape<T> shape;
-  RowReader x;
-  char* y = nullptr;  // of chunk 0
-};
+__device__ __forceinline__ RowShape<T> shape_of_row(const ForwardRowArgs& a, std::int64_t r) {
+  if (r >= a.rows) return {};
+  return {shift_of<T>(a.y + r * a.cols * static_cast<std::int64_t>(sizeof(T))), a.cols};
+}
+// Of row r of x, of that shape: made where it is used, being cheaper to form than to keep.
 template <class T>
-__device__ __forceinline__ ForwardRow<T> row_of(const ForwardRowArgs& a, std::int64_t r) {
-  ForwardRow<T> row;
-  if (r >= a.rows) return row;
-  char* y = a.y + r * a.cols * static_cast<std::int64_t>(sizeof(T));
-  row.shape = RowShape<T>(shift_of<T>(y), a.cols);
-  row.x = reader_of<T>(a.x, a.x.row(r), row.shape);
-  row.y = y - row.shape.shift * static_cast<int>(sizeof(T));
-  return row;
+__device__ __forceinline__ RowReader reader_of_row(const ForwardRowArgs& a, std::int64_t r,
+                                                   const RowShape<T>& shape) {
+  return r < a.rows ? reader_of<T>(a.x, a.x.row(r), shape) : RowReader{};
 }
 
 // kAhead: the loads of the group's next row are under way across the sums of this one; of its first
@@ -60,44 +55,47 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& a) {
   constexpr int kRequested = kParametersAhead < V ? kParametersAhead : V;
   typename GroupOf<T, kBlock>::type group(a.lanes_log2);
 
+  const int lanes = group.lanes;
   const std::int64_t step = std::int64_t{gridDim.x} * group.count;
-  std::int64_t block_row = std::int64_t{blockIdx.x} * group.count;
-  ForwardRow<T> row = row_of<T>(a, block_row + group.index);
   const auto first_of = [&](std::int64_t r) {
     return r < a.rows ? to_accumulate(*reinterpret_cast<const T*>(a.x.row(r))) : A{0};
   };
   Packet x[V], next[kNext > 0 ? kNext : 1];
   A next_first = 0;
+  std::int64_t block_row = std::int64_t{blockIdx.x} * group.count;
   if (kAhead) {
-    next_first = first_of(block_row + group.index);
+    const std::int64_t r = block_row + group.index;
+    const RowReader reader = reader_of_row<T>(a, r, shape_of_row<T>(a, r));
+    next_first = first_of(r);
 #pragma unroll
     for (int v = 0; v < V; ++v) {
-      (v < kNext ? next[v] : x[v]) = row.x.load_whole(v * group.lanes + group.lane);
+      (v < kNext ? next[v] : x[v]) = reader.load_whole(v * lanes + group.lane);
     }
   }
 
   for (; block_row < a.rows; block_row += step) {
     const std::int64_t r = block_row + group.index;
-    const RowShape<T> shape = row.shape;
-    ForwardRow<T> following;
+    const RowShape<T> shape = shape_of_row<T>(a, r);
+    RowReader reader = reader_of_row<T>(a, r, shape);
+    const bool rest = shape.cols > 0 && reader.has_rest(shape);
     A first;
     int lane = group.lane;
     if (kAhead) {
-      following = row_of<T>(a, r + step);
       first = next_first;
 #pragma unroll
       for (int v = 0; v < kNext; ++v) x[v] = next[v];
       next_first = first_of(r + step);
+      const RowReader following = reader_of_row<T>(a, r + step, shape_of_row<T>(a, r + step));
 #pragma unroll
-      for (int v = 0; v < kNext; ++v) next[v] = following.x.load_whole(v * group.lanes + lane);
+      for (int v = 0; v < kNext; ++v) next[v] = following.load_whole(v * lanes + lane);
     } else {
       first = first_of(r);
 #pragma unroll
-      for (int v = 0; v < V; ++v) x[v] = row.x.load_whole(v * group.lanes + lane);
+      for (int v = 0; v < V; ++v) x[v] = reader.load_whole(v * lanes + lane);
     }
-    if (row.x.has_rest(shape)) {
+    if (rest) {
 #pragma unroll
-      for (int v = 0; v < V; ++v) row.x.load_rest(x[v], v * group.lanes + lane, shape);
+      for (int v = 0; v < V; ++v) reader.load_rest(x[v], v * lanes + lane, shape);
     }
 
     // Four chains: roundings of 16-bit elements repeat, and a chain should be short.
@@ -108,7 +106,7 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& a) {
       A d[E];
 #pragma unroll
       for (int i = 0; i < E; ++i) d[i] = element<T>(x[v], i) - first;
-      shape.mask(d, v * group.lanes + lane);
+      shape.mask(d, v * lanes + lane);
 #pragma unroll
       for (int i = 0; i < E; ++i) s[i % 4] += d[i];
     }
@@ -123,15 +121,15 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& a) {
       A d[E];
 #pragma unroll
       for (int i = 0; i < E; ++i) d[i] = mean.centred(element<T>(x[v], i));
-      shape.mask(d, v * group.lanes + lane);
+      shape.mask(d, v * lanes + lane);
 #pragma unroll
       for (int i = 0; i < E; ++i) q[i % 4] += d[i] * d[i];
     }
     ParameterPackets<T> weight[kRequested], bias[kRequested];
 #pragma unroll
     for (int v = 0; v < kRequested; ++v) {
-      weight[v].request(a.weight, from_accumulate<T>(1), v * group.lanes + lane, shape);
-      bias[v].request(a.bias, from_accumulate<T>(0), v * group.lanes + lane, shape);
+      weight[v].request(a.weight, from_accumulate<T>(1), v * lanes + lane, shape);
+      bias[v].request(a.bias, from_accumulate<T>(0), v * lanes + lane, shape);
     }
     const A squares = group.sum((q[0] + q[1]) + (q[2] + q[3]));
 
@@ -155,26 +153,27 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& a) {
     }
 
     const RowScale<A> normalise = scale_of(mean, rstd);
+    char* y = a.y + (r * a.cols - shape.shift) * static_cast<std::int64_t>(sizeof(T));
+    if (kNext < V && kAhead) reader = reader_of_row<T>(a, r + step, shape_of_row<T>(a, r + step));
     forget(lane);
 #pragma unroll
     for (int v = 0; v < V; ++v) {
       if (V > 1) forget_unpacked(x[v]);
-      A w[E], b[E], y[E];
+      A w[E], b[E], out[E];
       weight[v % kRequested].take(a.weight, w);
       bias[v % kRequested].take(a.bias, b);
 #pragma unroll
       for (int i = 0; i < E; ++i) {
-        y[i] = normalise.normalised(element<T>(x[v], i)) * w[i] + b[i];
+        out[i] = normalise.normalised(element<T>(x[v], i)) * w[i] + b[i];
       }
       if (v + kRequested < V) {
-        const int ahead = (v + kRequested) * group.lanes + lane;
+        const int ahead = (v + kRequested) * lanes + lane;
         weight[v % kRequested].request(a.weight, from_accumulate<T>(1), ahead, shape);
         bias[v % kRequested].request(a.bias, from_accumulate<T>(0), ahead, shape);
       }
-      shape.store(row.y, v * group.lanes + lane, pack<T>(y));
-      if (kAhead && v >= kNext) x[v] = following.x.load_whole(v * group.lanes + lane);
+      shape.store(y, v * lanes + lane, pack<T>(out));
+      if (kAhead && v >= kNext) x[v] = reader.load_whole(v * lanes + lane);
     }
-    row = kAhead ? following : row_of<T>(a, r + step);
   }
 }
 

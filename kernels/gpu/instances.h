@@ -49,24 +49,23 @@ constexpr int shift_period(const Problem& problem) {
 inline constexpr Instance kForwardWave[] = {
     {1, 1024, 1024}, {2, 1024, 1024}, {4, 768, 512}, {8, 512, 512}};
 inline constexpr Instance kBackwardWave[] = {
-    {1, 768, 1024}, {2, 512, 512}, {3, 384, 512}, {4, 256, 512}};
+    {1, 640, 1024}, {2, 384, 512}, {3, 384, 512}, {4, 256, 512}};
 // forward_row, backward_row: a row on a block.
 inline constexpr Instance kForwardRow[] = {
-    {1, 1024, 1024}, {2, 1024, 1024}, {4, 512, 512}, {8, 512, 512}, {16, 512, 1024}};
+    {1, 1024, 1024}, {2, 768, 1024}, {4, 512, 512}, {8, 512, 512}, {16, 384, 1024}};
 inline constexpr Instance kBackwardRow[] = {{1, 768, 1024}, {2, 512, 512}, {4, 256, 512}};
 // The same kernel without dweight and dbias: the second kernel of backward_two_kernel.
 inline constexpr Instance kBackwardRowDx[] = {
-    {1, 1024, 1024}, {2, 1024, 1024}, {4, 512, 512}, {8, 512, 512}};
+    {1, 1024, 1024}, {2, 1024, 1024}, {4, 512, 512}, {8, 384, 512}};
 // forward_ring, backward_ring: a row on `split` blocks of config.threads threads, and one more wave
 // a block that loads; max_threads is without that wave. Picked by ring_instance (ring_layout.h).
 // Wide: f32 weights of 16-bit rows, which take twice the registers.
 inline constexpr Instance kForwardRing[] = {{1, 608, 0}, {2, 608, 0}, {3, 608, 0}, {4, 480, 0}};
 inline constexpr Instance kForwardRingWide[] = {{1, 608, 0}, {2, 608, 0}, {3, 480, 0}, {4, 352, 0}};
 inline constexpr Instance kForwardRingF32[] = {
-    {1, 608, 0}, {2, 608, 0}, {3, 608, 0}, {4, 480, 0}, {8, 416, 0}};
+    {1, 608, 0}, {2, 608, 0}, {3, 608, 0}, {4, 480, 0}, {8, 352, 0}};
 inline constexpr Instance kBackwardRing[] = {{1, 608, 0}, {2, 480, 0}, {3, 352, 0}, {5, 352, 0}};
-inline constexpr Instance kBackwardRingWide[] = {
-    {1, 608, 0}, {2, 480, 0}, {3, 352, 0}, {4, 352, 0}};
+inline constexpr Instance kBackwardRingWide[] = {{1, 608, 0}, {2, 480, 0}, {3, 352, 0}};
 inline constexpr Instance kBackwardRingF32[] = {{1, 608, 0}, {2, 608, 0}, {3, 480, 0}, {5, 480, 0}};
 
 // Those of the wave and row kernels that are built for a problem's dtype. Wide rows of f64 are

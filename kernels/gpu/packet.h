@@ -164,6 +164,43 @@ __device__ __forceinline__ T raw_element(const Packet& packet, int i) {
 
 __device__ __forceinline__ Packet zero_packet() { return {{0, 0, 0, 0}}; }
 
+// What is read once: not kept in L1, which is left to weight and bias. Loads keep the order that
+// they are written in.
+__device__ __forceinline__ Packet load_once(const char* address) {
+#if defined(__CUDACC__)
+  Packet packet;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(packet.word[0]), "=r"(packet.word[1]), "=r"(packet.word[2]),
+                 "=r"(packet.word[3])
+               : "l"(address));
+  return packet;
+#else
+  return *reinterpret_cast<const Packet*>(address);
+#endif
+}
+
+// a·b, rounded: never one half of a fused multiply-add.
+__device__ __forceinline__ float product(float a, float b) {
+#if defined(__CUDACC__)
+  return __fmul_rn(a, b);
+#else
+#if defined(__clang__)
+#pragma clang fp contract(off)
+#endif
+  return a * b;
+#endif
+}
+__device__ __forceinline__ double product(double a, double b) {
+#if defined(__CUDACC__)
+  return __dmul_rn(a, b);
+#else
+#if defined(__clang__)
+#pragma clang fp contract(off)
+#endif
+  return a * b;
+#endif
+}
+
 // Hides a packet from the optimiser: what was unpacked from it before is unpacked again after,
 // instead of being kept in twice the registers across a reduction.
 __device__ __forceinline__ void forget_unpacked(Packet& packet) {

@@ -10,16 +10,15 @@ namespace hipnorm::gpu {
 template <class T, int V, class Group>
 __device__ __forceinline__ void write_partial_row(accumulate_t<T>* parts, std::int64_t offset,
                                                   const accumulate_t<T> (&sums)[V][kElements<T>],
-                                                  int shift, int cols, const Group& group) {
+                                                  const RowShape<T>& shape, const Group& group) {
   using A = accumulate_t<T>;
   constexpr int E = kElements<T>, kEach = kElements<A>;
   if (parts == nullptr) return;
-  const RowShape<T> shape(shift, cols);
-  A* row = parts + offset - shift;  // of chunk 0
+  A* row = parts + offset - shape.shift;  // of chunk 0
 #pragma unroll
   for (int v = 0; v < V; ++v) {
     const int k = v * group.lanes + group.lane;
-    if (shift == 0 && shape.full.has(k)) {  // the partial row is aligned
+    if (shape.shift == 0 && shape.full.has(k)) {  // the partial row is aligned
 #pragma unroll
       for (int i = 0; i < E; i += kEach) {
         A part[kEach];

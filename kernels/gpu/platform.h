@@ -58,7 +58,7 @@ struct Grid {
   std::int64_t blocks = 0;  // of the whole grid, a multiple of `cluster`
   int threads = 0;          // of a block
   std::size_t lds_bytes = 0;
-  int cluster = 1;  // blocks of a cluster (sm_90)
+  int cluster = 0;  // blocks of a cluster (sm_90), 1 for a kernel that uses its instructions alone
   bool cooperative = false;
   hipStream_t stream = nullptr;
 };

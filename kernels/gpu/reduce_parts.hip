@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "kernels/gpu/launchers.h"
-#include "kernels/gpu/reduce.h"
 #include "kernels/gpu/row.h"
 
 namespace hipnorm::gpu {

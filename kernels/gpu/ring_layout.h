@@ -76,30 +76,34 @@ struct RingLayout {
   std::int64_t row_bytes = 0;    // a slice in whole lines, of one tensor: stage s has row r of x at
                                  // (s·rows + r)·tensors·row_bytes, its dy behind it
   std::int64_t stage_bytes = 0;  // rows × tensors × row_bytes; the stages start at 0
-  std::int64_t records = 0;      // stages × rows RowRecords
+  std::int64_t results = 0;      // stages × rows RowResults
+  std::int64_t values = 0;       // stages × rows pairs
   std::int64_t slots = 0;        // 2·stages slots: what each wave of the cluster posts for a step
   std::int64_t slot_bytes = 0;
-  std::int64_t counts = 0;    // forward: how many elements each wave of the cluster sums
-  std::int64_t barriers = 0;  // full[stages], empty[stages], sums[2·stages]
+  std::int64_t counts = 0;    // forward: how many elements each wave of the cluster sums, as pairs
+  std::int64_t barriers = 0;  // full[stages], empty[stages], ready[stages], sums[2·stages]
   std::int64_t bytes = 0;
 };
 
-inline constexpr std::int64_t kRecordBytes = 16;
+inline constexpr std::int64_t kResultBytes = 16;
+inline constexpr std::int64_t kPairBytes = 8;
 
 constexpr RingLayout ring_layout(const RingShape& shape) {
   const std::int64_t tensors = shape.backward ? 2 : 1;
   const std::int64_t waves = static_cast<std::int64_t>(shape.split) * (shape.threads / shape.wave);
+  const std::int64_t rows = static_cast<std::int64_t>(shape.stages) * shape.rows;
   RingLayout layout;
   layout.slice = ring_slice(shape.chunks, shape.split);
   // A slice starts anywhere in its first line.
   layout.row_bytes = (layout.slice * kPacketBytes + 2 * kLineBytes - 1) / kLineBytes * kLineBytes;
   layout.stage_bytes = shape.rows * tensors * layout.row_bytes;
-  layout.records = shape.stages * layout.stage_bytes;
-  layout.slots = layout.records + shape.stages * shape.rows * kRecordBytes;
-  layout.slot_bytes = (waves * shape.rows * 8 + 15) / 16 * 16;  // two floats a row and wave
+  layout.results = shape.stages * layout.stage_bytes;
+  layout.values = layout.results + rows * kResultBytes;
+  layout.slots = (layout.values + rows * kPairBytes + 15) / 16 * 16;
+  layout.slot_bytes = (waves * shape.rows * kPairBytes + 15) / 16 * 16;
   layout.counts = layout.slots + 2 * shape.stages * layout.slot_bytes;
-  layout.barriers = layout.counts + (shape.backward ? 0 : waves * 8);
-  layout.bytes = layout.barriers + 4 * shape.stages * 8;
+  layout.barriers = layout.counts + (shape.backward ? 0 : waves * kPairBytes);
+  layout.bytes = layout.barriers + 5 * shape.stages * 8;
   return layout;
 }
 

@@ -261,8 +261,7 @@ struct RowReader {
   const char* chunk0 = nullptr;
   ChunkRange whole;
   __device__ __forceinline__ Packet load_whole(int v) const {
-    if (whole.has(v)) return *reinterpret_cast<const Packet*>(chunk0 + std::int64_t{v} * 16);
-    return zero_packet();
+    return whole.has(v) ? load_once(chunk0 + std::int64_t{v} * 16) : zero_packet();
   }
   template <class T>
   __device__ __forceinline__ bool has_rest(const RowShape<T>& shape) const {

@@ -59,6 +59,7 @@ Result example() {
           .direction = Direction::backward,
           .selected = {"cpu_backward_row:vec_bytes=32,parts=2", "default"},
           .latencies = Latencies{.hipnorm = 2e-3, .aten = 5e-3, .copy = 1e-3},
+          .in_graph = {},
           .hipnorm_error = 0.25,
           .aten_error = kInfinity};
 }

@@ -231,8 +231,8 @@ def test_interrupted_run_keeps_what_was_measured(tmp_path):
     path.write_text("old")
     partial = tmp_path / "r.json.partial"
     with subprocess.Popen(
-        [BENCH, "--shapes", "7x9,1x256,seed", "--dtype", "f32", "--format", "json", "--output",
-         str(path)],
+        [BENCH, "--quick", "--threads", "1", "--shapes", "7x9,1x256,seed", "--dtype", "f32",
+         "--format", "json", "--output", str(path)],
         stdout=subprocess.DEVNULL,
     ) as process:  # fmt: skip
         try:
@@ -252,7 +252,8 @@ def test_interrupted_run_keeps_what_was_measured(tmp_path):
 def test_progress_on_a_terminal():
     master, slave = pty.openpty()
     with subprocess.Popen(
-        [BENCH, "--quick", "--shapes", "7x9", "--dtype", "f32", "--direction", "forward"],
+        [BENCH, "--quick", "--threads", "1", "--shapes", "7x9", "--dtype", "f32", "--direction",
+         "forward"],
         stdout=subprocess.PIPE,
         stderr=slave,
         text=True,

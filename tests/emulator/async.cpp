@@ -71,8 +71,8 @@ void advance(const Fiber& thread, Block& block, BarrierRecord& barrier, Site sit
   }
   if (barrier.bytes > 0) return;
   ++barrier.phase;
-  if (machine.schedule.detect_races) {
-    block.races.phase_ended(static_cast<int>(&barrier - block.barriers.data()));
+  if (block.races != nullptr) {
+    block.races->phase_ended(static_cast<int>(&barrier - block.barriers.data()));
   }
   barrier.pending = barrier.arrivals;
   for (Fiber* fiber : barrier.waiting) machine.make_ready(*fiber);
@@ -130,7 +130,7 @@ void barrier_init(std::ptrdiff_t offset, unsigned arrivals, Site site) {
 }
 
 void barrier_init_fence(Site site) {
-  begin(site);
+  fence_async(site);  // on the device it is one, too
   for (BarrierRecord& barrier : block_of(*machine.running).barriers) {
     if (barrier.initialiser == machine.running) barrier.fenced = true;
   }
@@ -154,7 +154,7 @@ void barrier_arrive(std::ptrdiff_t offset, unsigned bytes, Site site) {
                       "; it counts up to " + number(kMostBytes));
   }
   --barrier.pending;
-  if (machine.schedule.detect_races) block.races.arrived(wave_of(self), self.lane, index);
+  if (block.races != nullptr) block.races->arrived(wave_of(self), self.lane, index);
   advance(self, block, barrier, site);
 }
 
@@ -174,7 +174,7 @@ void barrier_wait(std::ptrdiff_t offset, unsigned parity, Site site) {
     block.barriers[index].waiting.push_back(&self);
     machine.wait(At::barrier_wait, site);
   }
-  if (machine.schedule.detect_races) block.races.waited(wave_of(self), self.lane, index);
+  if (block.races != nullptr) block.races->waited(wave_of(self), self.lane, index);
 }
 
 void copy_to_lds(std::ptrdiff_t target, const void* source, unsigned bytes, std::ptrdiff_t barrier,
@@ -196,7 +196,7 @@ void copy_to_lds(std::ptrdiff_t target, const void* source, unsigned bytes, std:
                       ", outside the block's " + number(block.context.lds_bytes) + " bytes of LDS");
   }
   barrier_at(self, block, barrier, site);
-  machine.check_overwrite(self, target, bytes, site);
+  machine.check_overwrite(self, target, bytes, site, true);
   Flight flight{.issuer = &self,
                 .site = site,
                 .block = &block,
@@ -245,7 +245,7 @@ void post(RemotePlace slot, const void* value, unsigned bytes, RemotePlace barri
   }
   barrier_at(self, block, barrier.offset, site);
   // What orders a post to another block after the reads there is not known here.
-  if (&block == &block_of(self)) machine.check_overwrite(self, slot.offset, bytes, site);
+  if (&block == &block_of(self)) machine.check_overwrite(self, slot.offset, bytes, site, false);
   const auto* first = static_cast<const unsigned char*>(value);
   take_off(block, {.issuer = &self,
                    .site = site,
@@ -257,7 +257,11 @@ void post(RemotePlace slot, const void* value, unsigned bytes, RemotePlace barri
                    .data = {first, first + bytes}});
 }
 
-void fence_async(Site site) { begin(site); }
+void fence_async(Site site) {
+  begin(site);
+  const Fiber& self = *machine.running;
+  if (Races* races = block_of(self).races) races->fenced(wave_of(self), self.lane);
+}
 
 void Machine::land(std::size_t i) {
   std::swap(flights[i], flights.back());
@@ -270,9 +274,9 @@ void Machine::land(std::size_t i) {
   std::fill(word, word + flight.bytes / 4, 0);
   --block.in_flight_count;
   block.context.watches_lds =
-      block.in_flight_count > 0 || schedule.preempt_on_lds || schedule.detect_races;
+      block.in_flight_count > 0 || schedule.preempt_on_lds || block.races != nullptr;
   const int index = barrier_at(*flight.issuer, block, flight.barrier, flight.site);
-  if (schedule.detect_races) block.races.landed(flight.target, flight.bytes, index);
+  if (block.races != nullptr) block.races->landed(flight.target, flight.bytes, index);
   BarrierRecord& barrier = block.barriers[index];
   barrier.bytes -= flight.bytes;
   spins = 0;

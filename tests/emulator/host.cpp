@@ -6,16 +6,17 @@
 #include "tests/emulator/schedule.h"
 
 const char* hipGetErrorString(hipError_t error) {
+  const auto& fault = hipnorm::emulator::last_fault();
+  if (fault && fault.error == error) return fault.message.c_str();
   switch (error) {
     case hipSuccess: return "no error";
     case hipErrorInvalidValue: return "invalid argument";
     case hipErrorOutOfMemory: return "out of memory";
-    case hipErrorInvalidConfiguration:
-    case hipErrorLaunchFailure:
-    case hipErrorCooperativeLaunchTooLarge: break;
+    case hipErrorInvalidConfiguration: return "invalid configuration argument";
+    case hipErrorLaunchFailure: return "unspecified launch failure";
+    case hipErrorCooperativeLaunchTooLarge: return "too many blocks in cooperative launch";
   }
-  const auto& fault = hipnorm::emulator::last_fault();
-  return fault ? fault.message.c_str() : "launch failure";
+  return "unknown error";
 }
 
 hipError_t hipGetDevice(int* device) {

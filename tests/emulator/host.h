@@ -21,7 +21,8 @@ enum hipMemcpyKind {
 struct ihipStream_t;
 using hipStream_t = ihipStream_t*;
 
-// After an error of launch_kernel: emulator::last_fault(), the sentence that says what happened.
+// Of the error of the last launch_kernel: emulator::last_fault(), the sentence that says what
+// happened.
 const char* hipGetErrorString(hipError_t error);
 
 hipError_t hipGetDevice(int* device);

@@ -93,6 +93,8 @@ void Machine::arrange() {
     block.context.lds_bytes = static_cast<std::ptrdiff_t>(grid.lds_bytes);
     block.context.rank = static_cast<int>(b % static_cast<std::size_t>(grid.cluster));
     block.in_flight.resize(grid.lds_bytes / 4 + 1);
+    if (schedule.detect_races && b == races.size()) races.emplace_back();
+    block.races = schedule.detect_races ? &races[b] : nullptr;
     for (std::size_t t = 0; t < threads; ++t) {
       Fiber& fiber = fibers[b * threads + t];
       fiber.thread.thread_idx.x = static_cast<unsigned>(t);
@@ -121,9 +123,9 @@ void Machine::start_cluster(Cluster& cluster, std::int64_t index) {
     Block& block = cluster.blocks[b];
     block.index = index * cluster.size + b;
     block.context.block_idx.x = static_cast<unsigned>(block.index);
-    block.context.watches_lds = schedule.preempt_on_lds || schedule.detect_races;
-    if (schedule.detect_races) {
-      block.races.start(block.wave_count, wave_size, block.context.lds_bytes);
+    block.context.watches_lds = schedule.preempt_on_lds || block.races != nullptr;
+    if (block.races != nullptr) {
+      block.races->start(block.wave_count, wave_size, block.context.lds_bytes);
     }
     std::memset(block.context.lds, 0xff, grid.lds_bytes);
     block.live = block.threads;
@@ -201,7 +203,7 @@ void Machine::fault(const Fiber& thread, Site site, const std::string& what) {
 hipError_t launch(const Call& call, const gpu::Grid& grid, int wave) {
   const std::lock_guard lock(one_launch);
   const hipError_t error = machine.launch(call, grid, wave);
-  last.message = machine.message;
+  last = {error, machine.message};
   counted = {machine.switches};
   return error;
 }

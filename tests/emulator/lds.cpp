@@ -25,7 +25,7 @@ void on_lds_access(std::ptrdiff_t offset, std::size_t size, Site site) {
     machine.preempt();
   }
   const Block& block = block_of(*machine.running);
-  if (machine.schedule.detect_races) machine.note_access(offset, size, site);
+  if (block.races != nullptr) machine.note_access(offset, size, site);
   if (block.in_flight_count == 0) return;
   for (std::ptrdiff_t word = offset / 4; word * 4 < offset + static_cast<std::ptrdiff_t>(size);
        ++word) {
@@ -54,8 +54,8 @@ void Machine::check_accesses() {
     const bool same = std::memcmp(block.context.lds + logged.offset,
                                   bytes_before.data() + logged.before, logged.size) == 0;
     const auto size = static_cast<std::ptrdiff_t>(logged.size);
-    race = same ? block.races.read(access, logged.offset, size)
-                : block.races.write(access, logged.offset, size);
+    race = same ? block.races->read(access, logged.offset, size)
+                : block.races->write(access, logged.offset, size);
     if (race.empty()) continue;
     const Site site = logged.site;
     accesses.clear();
@@ -67,10 +67,12 @@ void Machine::check_accesses() {
 
 // Asynchronously, by something the running thread issues.
 void Machine::check_overwrite(const Fiber& thread, std::ptrdiff_t offset, std::ptrdiff_t bytes,
-                              Site site) {
-  if (!schedule.detect_races) return;
+                              Site site, bool needs_fence) {
+  const Races* known = block_of(thread).races;
+  if (known == nullptr) return;
   const Access access{wave_of(thread), thread.lane, site};
-  const std::string race = block_of(thread).races.overwrite(access, offset, bytes);
+  std::string race = known->overwrite(access, offset, bytes);
+  if (race.empty() && needs_fence) race = known->unfenced(access, offset, bytes);
   if (!race.empty()) fault(thread, site, race);
 }
 

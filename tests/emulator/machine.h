@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -103,7 +104,7 @@ struct Block {
   // 1 for each word of LDS that a copy or post in flight will overwrite, and how many there are.
   std::vector<unsigned char> in_flight;
   int in_flight_count = 0;
-  Races races;
+  Races* races = nullptr;  // null: not detected
 };
 
 struct Cluster {
@@ -156,7 +157,8 @@ class Machine {
   // bytes are then: nobody else runs before check_accesses().
   void note_access(std::ptrdiff_t offset, std::size_t size, Site site);
   void check_accesses();
-  void check_overwrite(const Fiber& thread, std::ptrdiff_t offset, std::ptrdiff_t bytes, Site site);
+  void check_overwrite(const Fiber& thread, std::ptrdiff_t offset, std::ptrdiff_t bytes, Site site,
+                       bool needs_fence);
   void make_ready(Wave& wave, std::uint64_t lanes);
   void make_ready(Fiber& fiber) { make_ready(*fiber.wave, std::uint64_t{1} << fiber.lane); }
 
@@ -200,7 +202,8 @@ class Machine {
   std::vector<Block> blocks;
   std::vector<Cluster> clusters;
   std::vector<unsigned char> lds;
-  Fiber host;  // the caller of launch()
+  std::deque<Races> races;  // of each block; kept, as the next launch needs as much memory
+  Fiber host;               // the caller of launch()
   std::int64_t live = 0;
   std::int64_t next_draw = 0;  // switches until run_ahead and hold_back choose another wave
   std::uint32_t favourite = 0;

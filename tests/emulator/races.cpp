@@ -43,10 +43,13 @@ void Races::start(int waves, int wave_size, std::ptrdiff_t lds_bytes) {
   acquired_.resize(threads);
   for (auto& acquired : acquired_) acquired.clear();
   turns_.assign(threads, 0);
+  last_fence_.assign(threads, 0);
+  fences_ = 0;
   barriers_.clear();
   phases_.clear();
   cells_.resize(static_cast<std::size_t>((lds_bytes + kCellBytes - 1) / kCellBytes));
   many_.clear();
+  more_.clear();
 }
 
 // ---- Order -----------------------------------------------------------------------------------
@@ -123,8 +126,9 @@ void Races::waited(int wave, int lane, int index) {
   waves_[static_cast<std::size_t>(wave)].apart |= bit(lane);
 }
 
-bool Races::has_seen(const Access& by, const Stamped& other) const {
-  if (other.wave == kNone) return true;
+void Races::fenced(int wave, int lane) { last_fence_[thread(wave, lane)] = ++fences_; }
+
+bool Races::has_seen_since(const Access& by, const Stamped& other) const {
   const Wave& own = waves_[static_cast<std::size_t>(by.wave)];
   const auto& acquired = acquired_[thread(by.wave, by.lane)];
   const auto somewhere = [&](auto covers) {
@@ -138,7 +142,6 @@ bool Races::has_seen(const Access& by, const Stamped& other) const {
            });
   }
   const auto u = static_cast<std::size_t>(other.wave);
-  if (other.clock < waves_[u].met) return true;
   std::uint64_t lanes = other.lanes;
   if (other.wave == by.wave) {
     lanes &= ~bit(by.lane);
@@ -158,8 +161,12 @@ bool Races::has_seen(const Access& by, const Stamped& other) const {
 // ---- Accesses --------------------------------------------------------------------------------
 
 Races::Stamped Races::stamp(const Access& access) const {
-  return {access.wave, waves_[static_cast<std::size_t>(access.wave)].clock,
-          turns_[thread(access.wave, access.lane)], bit(access.lane), access.site};
+  return {.wave = access.wave,
+          .clock = waves_[static_cast<std::size_t>(access.wave)].clock,
+          .turn = turns_[thread(access.wave, access.lane)],
+          .fences = fences_,
+          .lanes = bit(access.lane),
+          .site = access.site};
 }
 
 Races::Cell& Races::fresh(std::ptrdiff_t index) {
@@ -173,16 +180,30 @@ Races::Cell& Races::fresh(std::ptrdiff_t index) {
 
 const Races::Stamped* Races::unseen_read(const Access& by, const Cell& cell) const {
   if (cell.many == kNone) return has_seen(by, cell.read) ? nullptr : &cell.read;
-  const auto& many = many_[static_cast<std::size_t>(cell.many)];
-  const auto found = std::find_if(many.begin(), many.end(),
-                                  [&](const Stamped& read) { return !has_seen(by, read); });
-  return found != many.end() ? &*found : nullptr;
+  const Stamped* many = &many_[static_cast<std::size_t>(cell.many) * waves_.size()];
+  for (std::size_t wave = 0; wave < waves_.size(); ++wave) {
+    if (!has_seen(by, many[wave])) return &many[wave];
+  }
+  for (const auto& [part, read] : more_) {
+    if (!cell.more) break;
+    if (part == cell.many && !has_seen(by, read)) return &read;
+  }
+  return nullptr;
+}
+
+void Races::forget_reads(Cell& cell) {
+  cell.read.wave = kNone;
+  if (cell.many == kNone) return;
+  Stamped* many = &many_[static_cast<std::size_t>(cell.many) * waves_.size()];
+  for (std::size_t wave = 0; wave < waves_.size(); ++wave) many[wave].wave = kNone;
+  if (cell.more) std::erase_if(more_, [&](const auto& more) { return more.first == cell.many; });
+  cell.more = false;
 }
 
 // Keeps the reads that no later read has seen: who has seen that one has seen them.
 void Races::note_read(const Access& by, Cell& cell) {
   const Stamped now = stamp(by);
-  const auto merged = [&](Stamped& old) {
+  const auto merge = [&](Stamped& old) {
     if (old.wave == now.wave && old.clock == now.clock && old.turn == now.turn) {
       old.lanes |= now.lanes;
     } else if (has_seen(by, old)) {
@@ -193,12 +214,21 @@ void Races::note_read(const Access& by, Cell& cell) {
     return true;
   };
   if (cell.many == kNone) {
-    if (merged(cell.read)) return;
-    cell.many = static_cast<int>(many_.size());
-    many_.push_back({cell.read});
+    if (merge(cell.read)) return;
+    cell.many = static_cast<int>(many_.size() / waves_.size());
+    many_.resize(many_.size() + waves_.size());
+    const auto first = many_.end() - static_cast<std::ptrdiff_t>(waves_.size());
+    first[cell.read.wave] = cell.read;
   }
-  auto& many = many_[static_cast<std::size_t>(cell.many)];
-  if (std::none_of(many.begin(), many.end(), merged)) many.push_back(now);
+  Stamped& own = many_[static_cast<std::size_t>(cell.many) * waves_.size() +
+                       static_cast<std::size_t>(by.wave)];
+  if (merge(own)) return;
+  for (auto& [part, read] : more_) {
+    if (!cell.more) break;
+    if (part == cell.many && read.wave == by.wave && merge(read)) return;
+  }
+  more_.emplace_back(cell.many, now);
+  cell.more = true;
 }
 
 std::string Races::read(const Access& access, std::ptrdiff_t offset, std::ptrdiff_t bytes) {
@@ -223,6 +253,23 @@ std::string Races::overwrite(const Access& access, std::ptrdiff_t offset,
   return "";
 }
 
+std::string Races::unfenced(const Access& access, std::ptrdiff_t offset,
+                            std::ptrdiff_t bytes) const {
+  for (std::ptrdiff_t i = offset / kCellBytes; i * kCellBytes < offset + bytes; ++i) {
+    const Cell& cell = cells_[static_cast<std::size_t>(i)];
+    const Stamped& written = cell.written;
+    if (cell.serial != serial_ || written.wave < 0) continue;
+    const std::size_t writer = thread(written.wave, std::countr_zero(written.lanes));
+    if (std::max(last_fence_[writer], last_fence_[thread(access.wave, access.lane)]) <=
+        written.fences) {
+      return "an asynchronous copy overwrites LDS byte " + std::to_string(i * kCellBytes) +
+             ", which thread " + std::to_string(writer) + " wrote" + at_site(written.site) +
+             ", without a fence_async between";
+    }
+  }
+  return "";
+}
+
 std::string Races::write(const Access& access, std::ptrdiff_t offset, std::ptrdiff_t bytes) {
   std::string race = overwrite(access, offset, bytes);
   set_written(stamp(access), offset, bytes);
@@ -230,16 +277,18 @@ std::string Races::write(const Access& access, std::ptrdiff_t offset, std::ptrdi
 }
 
 void Races::landed(std::ptrdiff_t offset, std::ptrdiff_t bytes, int index) {
-  set_written({kCopy, barrier(index).phases, static_cast<std::uint32_t>(index), 0, {}}, offset,
-              bytes);
+  set_written({.wave = kCopy,
+               .clock = barrier(index).phases,
+               .turn = static_cast<std::uint32_t>(index),
+               .site = {}},
+              offset, bytes);
 }
 
 void Races::set_written(const Stamped& by, std::ptrdiff_t offset, std::ptrdiff_t bytes) {
   for (std::ptrdiff_t i = offset / kCellBytes; i * kCellBytes < offset + bytes; ++i) {
-    Cell& cell = cells_[static_cast<std::size_t>(i)];
-    cell.serial = serial_;
+    Cell& cell = fresh(i);
     cell.written = by;
-    cell.read.wave = cell.many = kNone;
+    forget_reads(cell);
   }
 }
 

@@ -8,13 +8,16 @@
 //  - a __syncthreads lies between;
 //  - it came before an arrival the end of whose phase this thread has waited for, or another thread
 //    whose view has come to this one since.
-// What an asynchronous copy wrote is seen by who has waited for the phase that it completed in.
+// What an asynchronous copy wrote is seen by who has waited for the phase that it completed in. It
+// may overwrite what a thread wrote only if a fence_async of that thread or of the one that issues
+// the copy lies between.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/emulator/device.h"
@@ -38,13 +41,15 @@ class Races {
   void arrived(int wave, int lane, int index);
   void phase_ended(int index);
   void waited(int wave, int lane, int index);
+  void fenced(int wave, int lane);
   void landed(std::ptrdiff_t offset, std::ptrdiff_t bytes, int index);
 
   // What the access races with, as a sentence; empty: nothing.
   std::string read(const Access& access, std::ptrdiff_t offset, std::ptrdiff_t bytes);
   std::string write(const Access& access, std::ptrdiff_t offset, std::ptrdiff_t bytes);
-  // A copy is issued that will overwrite this.
+  // A copy or post is issued that will overwrite this.
   std::string overwrite(const Access& access, std::ptrdiff_t offset, std::ptrdiff_t bytes) const;
+  std::string unfenced(const Access& access, std::ptrdiff_t offset, std::ptrdiff_t bytes) const;
 
  private:
   // Seen of a wave: all before `clock`, and at it so many turns of each lane.
@@ -80,13 +85,15 @@ class Races {
   struct Stamped {
     int wave = kNone;
     std::uint32_t clock = 0, turn = 0;
+    std::uint32_t fences = 0;  // fence_async in the block before it
     std::uint64_t lanes = 0;
     Site site;
   };
   // The last accesses to two bytes: an element of bf16 or f16 may have a thread of its own.
   struct Cell {
     std::uint32_t serial = 0;  // of the block; others' are as new
-    int many = kNone;          // where in many_ the reads are; none: there is at most `read`
+    int many = kNone;          // which part of many_ has the reads; none: there is at most `read`
+    bool more = false;         // so has more_
     Stamped written;
     Stamped read;
   };
@@ -98,9 +105,16 @@ class Races {
   Stamped stamp(const Access& access) const;
   Barrier& barrier(int index);
   Cell& fresh(std::ptrdiff_t index);
-  bool has_seen(const Access& by, const Stamped& other) const;
+  bool has_seen(const Access& by, const Stamped& other) const {
+    if (other.wave >= 0 && other.clock < waves_[static_cast<std::size_t>(other.wave)].met) {
+      return true;  // nearly all: a __syncthreads lies between
+    }
+    return other.wave == kNone || has_seen_since(by, other);
+  }
+  bool has_seen_since(const Access& by, const Stamped& other) const;
   const Stamped* unseen_read(const Access& by, const Cell& cell) const;
   void note_read(const Access& by, Cell& cell);
+  void forget_reads(Cell& cell);
   void set_written(const Stamped& by, std::ptrdiff_t offset, std::ptrdiff_t bytes);
   std::string sentence(const char* what, std::ptrdiff_t index, const Stamped& other,
                        const char* did) const;
@@ -110,10 +124,15 @@ class Races {
   std::vector<Wave> waves_;
   std::vector<std::vector<Acquired>> acquired_;  // by each thread since its wave last met
   std::vector<std::uint32_t> turns_;             // of each thread
+  std::vector<std::uint32_t> last_fence_;        // of each thread, its number in the block
+  std::uint32_t fences_ = 0;
   std::vector<Barrier> barriers_;
   std::vector<std::uint32_t> phases_;  // seen by all
   std::vector<Cell> cells_;
-  std::vector<std::vector<Stamped>> many_;
+  // Reads of cells that several waves read: for each such cell one of each wave. Where the lanes of
+  // a wave have taken different turns, the others are in more_, with the cell's part of many_.
+  std::vector<Stamped> many_;
+  std::vector<std::pair<int, Stamped>> more_;
 };
 
 }  // namespace hipnorm::emulator

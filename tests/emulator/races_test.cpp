@@ -131,7 +131,10 @@ TEST_F(EmulatorRaces, ElectedLaneWaits) { check(elected_waits, {"race: "}); }
 __global__ void copy_after_read(Args args) {
   const auto barrier = barriers(1, 1);
   const Lds<float> slot = lds_at<float>(0);
-  if (threadIdx.x < 4) slot[threadIdx.x] = 1;
+  if (threadIdx.x < 4) {
+    slot[threadIdx.x] = 1;
+    gpu::fence_async();
+  }
   __syncthreads();
   const float value = slot[threadIdx.x % 4];
   if (args.mended) __syncthreads();
@@ -143,6 +146,24 @@ __global__ void copy_after_read(Args args) {
   lds_at<float>(16)[threadIdx.x] = value;
 }
 TEST_F(EmulatorRaces, CopyAfterRead) { check(copy_after_read, {"LDS byte "}); }
+
+// A copy into bytes that other threads have just written: ordered, but not for the copy engine.
+__global__ void copy_after_write(Args args) {
+  const auto barrier = barriers(1, 1);
+  const Lds<float> slot = lds_at<float>(0);
+  if (threadIdx.x < 4) slot[threadIdx.x] = 1;
+  __syncthreads();
+  if (threadIdx.x == kThreads - 1) {
+    if (args.mended) gpu::fence_async();
+    gpu::barrier_arrive_expect(barrier, 16);
+    gpu::copy_to_lds(gpu::lds_cast<unsigned char>(slot), args.in, 16, barrier);
+    gpu::barrier_wait(barrier, 0);
+  }
+}
+TEST_F(EmulatorRaces, CopyAfterWrite) {
+  check(copy_after_write, {"overwrites LDS byte 0, which thread 0 wrote (races_test.cpp:",
+                           "without a fence_async between"});
+}
 
 // Thread 0 has waited for a copy; others need to wait too, or meet it after.
 __global__ void awaited_by_one(Args args) {
@@ -173,20 +194,23 @@ TEST_F(EmulatorRaces, ClusterBarrierDoesNotOrderLds) { check(cluster_barrier, {"
 
 // ---- Turns between two meetings of a wave ----------------------------------------------------
 
-// A lane arrives, and then reads: its arrival does not cover that.
+// One lane of many arrives, and then reads: its arrival does not cover that.
 __global__ void arrives_too_early(Args args) {
-  const auto barrier = barriers(1, kWave);
+  const auto barrier = barriers(1, 2 * kWave);
   const Lds<float> slot = lds_at<float>(0);
-  if (wave() == 0) {
-    if (!args.mended) gpu::barrier_arrive(barrier);
+  if (wave() != 1) {
+    const bool early = !args.mended && threadIdx.x == 5;
+    if (early) gpu::barrier_arrive(barrier);
     lds_at<float>(1024)[threadIdx.x] = slot[0];
-    if (args.mended) gpu::barrier_arrive(barrier);
-  } else if (wave() == 1) {
+    if (!early) gpu::barrier_arrive(barrier);
+  } else {
     gpu::barrier_wait(barrier, 0);
     if (lane() == 0) slot[0] = 1;
   }
 }
-TEST_F(EmulatorRaces, ArrivalBeforeTheRead) { check(arrives_too_early, {"LDS byte 0"}); }
+TEST_F(EmulatorRaces, ArrivalBeforeTheRead) {
+  check(arrives_too_early, {"race: ", "LDS byte 0", "thread "});
+}
 
 }  // namespace
 }  // namespace hipnorm::testing

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/emulator/host.h"
+
 namespace hipnorm::emulator {
 
 enum class Policy {
@@ -44,6 +46,7 @@ class ScopedSchedule {
 
 // What went wrong in a launch. `message` names the kernel, block and thread, and what they did.
 struct Fault {
+  hipError_t error = hipSuccess;  // that launch_kernel returned
   std::string message;
   explicit operator bool() const { return !message.empty(); }
 };

@@ -58,7 +58,7 @@ std::uint64_t Machine::wave_operation(At at, std::uint64_t bits, std::size_t siz
 void Machine::complete_wave_operation(Wave& wave) {
   wave.participants[wave.generation & 1] = wave.arrived;
   ++wave.generation;
-  if (schedule.detect_races) wave.block->races.wave_met(wave_of(wave.lanes[0]));
+  if (wave.block->races != nullptr) wave.block->races->wave_met(wave_of(wave.lanes[0]));
   make_ready(wave, wave.arrived);
   wave.arrived = 0;
 }
@@ -120,7 +120,7 @@ void Machine::sync_threads(Site site) {
   if (++block.arrived == block.live) {
     block.arrived = 0;
     ++block.epoch;
-    if (schedule.detect_races) block.races.block_met();
+    if (block.races != nullptr) block.races->block_met();
     for (int i = 0; i < block.wave_count; ++i) {
       make_ready(block.waves[i], block.waves[i].at_syncthreads);
       block.waves[i].at_syncthreads = 0;

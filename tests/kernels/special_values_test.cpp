@@ -7,6 +7,7 @@
 #include <random>
 
 #include "tests/kernels/configs.h"
+#include "tests/kernels/parallel.h"
 #include "tests/kernels/run.h"
 
 namespace hipnorm::testing {
@@ -101,28 +102,76 @@ TEST_P(Special, LongRowsOfLargeValues) {
   kernels.both(data);
 }
 
+constexpr std::int64_t kNarrowCols = 7;  // rows of it go one in each lane of a vector
+
 TEST_P(Special, ConstantRowsGiveTheBias) {
   const std::vector<double> constants = {0, 0.1, -1000, 65504, 1e-40, -3e38, 1.5};
-  LayerData data(std::int64_t(constants.size()), 777, type, type);
-  fill_rows(data, [&](std::int64_t r, std::int64_t) {
-    const double value = constants[std::size_t(r)];
-    return std::fabs(value) > reference::largest_finite(data.x.dtype()) ? 2 : value;
-  });
-  for (const double eps : {0.0, 1e-12, 1e-5, 1.0}) {
-    data.eps = eps;
-    kernels.forward(data, [&](const ForwardResult& result) {
-      for (std::int64_t r = 0; r < data.rows; ++r) {
-        ASSERT_EQ(result.mean[r], data.get_x(r, 0)) << r;
-        for (std::int64_t c = 0; c < data.cols; ++c) {
-          ASSERT_EQ(result.y[r * data.cols + c], data.bias[c]) << r << ", " << c;
+  for (const std::int64_t cols : {std::int64_t{777}, kNarrowCols}) {
+    LayerData data(std::int64_t(constants.size()), cols, type, type);
+    fill_rows(data, [&](std::int64_t r, std::int64_t) {
+      const double value = constants[std::size_t(r)];
+      return std::fabs(value) > reference::largest_finite(data.x.dtype()) ? 2 : value;
+    });
+    for (const double eps : {0.0, 1e-12, 1e-5, 1.0}) {
+      data.eps = eps;
+      kernels.forward(data, [&](const ForwardResult& result) {
+        for (std::int64_t i = 0; i < data.rows * cols; ++i) {
+          ASSERT_EQ(result.mean[i / cols], data.get_x(i / cols, 0)) << i;
+          ASSERT_EQ(result.y[i], data.bias[i % cols]) << i;
         }
-      }
+      });
+    }
+    data.eps = 1e-5;
+    kernels.backward(data, [&](const BackwardResult& result) {
+      for (std::int64_t c = 0; c < data.cols; ++c) ASSERT_EQ(result.dweight[c], 0) << c;
     });
   }
-  data.eps = 1e-5;
-  kernels.backward(data, [&](const BackwardResult& result) {
-    for (std::int64_t c = 0; c < data.cols; ++c) ASSERT_EQ(result.dweight[c], 0) << c;
-  });
+}
+
+// One that is not constant only by a NaN, or that has no real root, is NaN.
+TEST_P(Special, ConstantRowsThatAreNan) {
+  for (const std::int64_t cols : {std::int64_t{777}, kNarrowCols}) {
+    LayerData data(5, cols, type, type);
+    fill_rows(data, [](std::int64_t, std::int64_t) { return 1.5; });
+    for (const double eps : {-1.0, 0.0, 1e-5}) {
+      data.eps = eps;
+      data.set_x(1, 0, kNan);
+      data.set_x(3, cols - 1, kNan);
+      for (const Kernel& k : only(forward_kernels(), type, type)) {
+        for (const Config& config : configs_for(k.variant, data.problem(k.op, {}), Effort::few)) {
+          SCOPED_TRACE(to_string(config));
+          const ForwardResult result = run_forward(data, {}, config, 0);
+          for (std::int64_t i = 0; i < data.rows * cols; ++i) {
+            const bool nan = eps < 0 || i / cols == 1 || i / cols == 3;
+            ASSERT_EQ(std::isnan(result.rstd[i / cols]), nan) << i << ", eps " << eps;
+            ASSERT_EQ(std::isnan(result.y[i]), nan) << i << ", eps " << eps;
+          }
+        }
+      }
+    }
+  }
+}
+
+// Without eps the rstd of a constant row is Inf: its dX is 0, and it adds nothing to dW.
+TEST_P(Special, ConstantRowsWithoutEpsHaveNoGradient) {
+  for (const std::int64_t cols : {std::int64_t{777}, kNarrowCols}) {
+    LayerData data(6, cols, type, type);
+    fill_rows(data, [](std::int64_t r, std::int64_t) { return double(r) - 2.5; });
+    data.eps = 0;
+    data.save_statistics();
+    ASSERT_EQ(data.rstd[0], kInfinity);
+    for (const Kernel& k : only(backward_kernels(), type, type)) {
+      for (const Config& config :
+           configs_for(k.variant, data.problem(k.op, {}, kAllGrads), Effort::few)) {
+        SCOPED_TRACE(to_string(config));
+        const BackwardResult result = run_backward(k.op, data, {}, kAllGrads, config, 0);
+        for (std::int64_t i = 0; i < data.rows * cols; ++i) {
+          ASSERT_EQ(result.dx[i], 0) << i;
+          ASSERT_TRUE(result.dweight[i % cols] == 0 && result.dbias[i % cols] != 0) << i;
+        }
+      }
+    }
+  }
 }
 
 TEST_P(Special, SingleColumn) {
@@ -154,23 +203,24 @@ TEST_P(Special, Eps) {
   LayerData negative(2, 200, type, type);  // no real root: NaN, as ATen answers
   negative.eps = -1;
   kernels.forward(negative, [&](const ForwardResult& result) {
-    ASSERT_TRUE(std::isnan(result.rstd[0]));
-    ASSERT_TRUE(std::isnan(result.y[0]));
+    ASSERT_TRUE(std::isnan(result.rstd[0]) && std::isnan(result.y[0]));
   });
 }
 
 // Values near the smallest numbers: squares vanish, the rows must not turn to NaN.
 TEST_P(Special, TinyValues) {
   const double scale = type == DType::f16 ? 1e-6 : type == DType::f64 ? 1e-310 : 1e-40;
-  LayerData data(4, 1000, type, type);
-  fill_rows(data, normal(0, scale));
-  kernels.both(data);
-  if (!wide_exponent()) return;
-  // With eps = 0 the variance of such rows matters; f32 cannot hold it (1e-60), its root it can.
-  LayerData no_eps(4, 1000, type, type);
-  fill_rows(no_eps, normal(0, type == DType::f64 ? 1e-150 : 1e-30));
-  no_eps.eps = 0;
-  kernels.both(no_eps);
+  for (const std::int64_t cols : {std::int64_t{1000}, kNarrowCols}) {
+    LayerData data(4, cols, type, type);
+    fill_rows(data, normal(0, scale));
+    kernels.both(data);
+    if (!wide_exponent()) continue;
+    // With eps = 0 the variance of such rows matters; f32 cannot hold it (1e-60), its root it can.
+    LayerData no_eps(4, cols, type, type);
+    fill_rows(no_eps, normal(0, type == DType::f64 ? 1e-150 : 1e-30));
+    no_eps.eps = 0;
+    kernels.both(no_eps);
+  }
 }
 
 TEST_P(Special, TinyGradients) {
@@ -198,136 +248,150 @@ TEST_P(Special, VarianceOverflow) {
   }
   const double largest = reference::largest_finite(type);
   const double huge = type == DType::f64 ? 1e300 : 1e30;
-  LayerData data(8, 600, type, type);
-  const auto ordinary = normal(0, 1);
-  fill_rows(data, [&](std::int64_t r, std::int64_t c) {
-    switch (r) {
-      case 1: return huge * double(c + 1);
-      case 2: return c % 2 == 0 ? largest : -largest;
-      case 3: return c % 3 == 0 ? largest : huge;
-      case 4: return c == 599 ? largest : 0.0;
-      case 6: return c == 0 ? -largest / 2 : largest;
-      default: return ordinary(r, c);
-    }
-  });
-  const auto overflows = [](std::int64_t r) { return (r >= 1 && r <= 4) || r == 6; };
-  kernels.forward(data, [&](const ForwardResult& result) {
-    for (std::int64_t r = 0; r < data.rows; ++r) {
-      ASSERT_EQ(result.rstd[r] == 0, overflows(r)) << r;
-      if (!overflows(r)) continue;
-      ASSERT_FALSE(std::isnan(result.mean[r])) << r;
-      for (std::int64_t c = 0; c < data.cols; ++c) {
-        ASSERT_EQ(result.y[r * data.cols + c], data.bias[c]) << r << ", " << c;
+  for (const std::int64_t cols : {std::int64_t{600}, kNarrowCols}) {
+    LayerData data(8, cols, type, type);
+    const auto ordinary = normal(0, 1);
+    fill_rows(data, [&](std::int64_t r, std::int64_t c) {
+      switch (r) {
+        case 1: return huge * double(c + 1);
+        case 2: return c % 2 == 0 ? largest : -largest;
+        case 3: return c % 3 == 0 ? largest : huge;
+        case 4: return c == cols - 1 ? largest : 0.0;
+        case 6: return c == 0 ? -largest / 2 : largest;
+        default: return ordinary(r, c);
       }
-    }
-  });
-  kernels.backward(data, [&](const BackwardResult& result) {
-    for (std::int64_t r = 0; r < data.rows; ++r) {
-      if (!overflows(r)) continue;
-      for (std::int64_t c = 0; c < data.cols; ++c) {
-        ASSERT_EQ(result.dx[r * data.cols + c], 0) << r << ", " << c;
+    });
+    const auto overflows = [](std::int64_t r) { return (r >= 1 && r <= 4) || r == 6; };
+    kernels.forward(data, [&](const ForwardResult& result) {
+      for (std::int64_t r = 0; r < data.rows; ++r) {
+        ASSERT_EQ(result.rstd[r] == 0, overflows(r)) << r;
+        if (!overflows(r)) continue;
+        ASSERT_FALSE(std::isnan(result.mean[r])) << r;
+        for (std::int64_t c = 0; c < data.cols; ++c) {
+          ASSERT_EQ(result.y[r * data.cols + c], data.bias[c]) << r << ", " << c;
+        }
       }
-    }
-  });
+    });
+    kernels.backward(data, [&](const BackwardResult& result) {
+      for (std::int64_t r = 0; r < data.rows; ++r) {
+        if (!overflows(r)) continue;
+        for (std::int64_t c = 0; c < data.cols; ++c) {
+          ASSERT_EQ(result.dx[r * data.cols + c], 0) << r << ", " << c;
+        }
+      }
+    });
+  }
 }
 
-// Below that border the row is an ordinary one, even where the sum of its squares overflows f32.
-// (For f64 there may be nothing wider to sum in: 600 · 1e304 is finite.)
+// Below that border the row is an ordinary one, even where its sum of squares overflows.
 TEST_P(Special, LargeVarianceThatFits) {
-  const double scale = type == DType::f64 ? 1e152 : type == DType::f16 ? 1e4 : 9e18;
-  for (const double deviation : {scale, scale / 100}) {
-    LayerData data(3, 600, type, type);
-    fill_rows(data, normal(0, deviation));
-    kernels.both(data);
+  const double scale = type == DType::f64 ? 9e153 : type == DType::f16 ? 1e4 : 9e18;
+  for (const std::int64_t cols : {std::int64_t{600}, kNarrowCols}) {
+    for (const double deviation : {scale, scale / 100}) {
+      LayerData data(3, cols, type, type);
+      fill_rows(data, normal(0, deviation));
+      kernels.backward(data);
+      kernels.forward(data, [&](const ForwardResult& result) {
+        for (std::int64_t r = 0; r < data.rows; ++r) ASSERT_GT(result.rstd[r], 0) << r;
+      });
+    }
   }
 }
 
 // Inf or NaN in x: that row is NaN, and every other row has the bits it has without.
 TEST_P(Special, NonFiniteRowsStayAlone) {
-  const LayerData clean(9, 200, type, type);
-  LayerData data(9, 200, type, type);
-  data.set_x(1, 0, kNan);
-  data.set_x(3, 199, kInfinity);
-  data.set_x(4, 77, -kInfinity);
-  data.set_x(6, 5, kInfinity);
-  data.set_x(6, 150, -kInfinity);
-  const auto spoilt = [](std::int64_t r) { return r == 1 || r == 3 || r == 4 || r == 6; };
-  for (const Kernel& k : only(forward_kernels(), type, type)) {
-    const auto configs = configs_for(k.variant, data.problem(k.op, {}), Effort::few);
-    const auto with = check_forward(data, {}, configs);
-    const auto without = check_forward(clean, {}, configs);
-    for (std::size_t i = 0; i < configs.size(); ++i) {
-      SCOPED_TRACE(to_string(configs[i]));
-      for (std::int64_t r = 0; r < data.rows; ++r) {
-        ASSERT_EQ(std::isnan(with[i].rstd[r]), spoilt(r)) << r;
-        for (std::int64_t j = r * data.cols; j < (r + 1) * data.cols; ++j) {
-          if (spoilt(r)) {
-            ASSERT_TRUE(std::isnan(with[i].y[j])) << j;
-          } else {
-            ASSERT_EQ(with[i].y[j], without[i].y[j]) << j;
+  for (const std::int64_t cols : {std::int64_t{200}, kNarrowCols}) {
+    const LayerData clean(9, cols, type, type);
+    LayerData data(9, cols, type, type);
+    data.set_x(1, 0, kNan);
+    data.set_x(3, cols - 1, kInfinity);
+    data.set_x(4, cols / 2, -kInfinity);
+    data.set_x(6, 2, kInfinity);
+    data.set_x(6, cols - 2, -kInfinity);
+    const auto spoilt = [](std::int64_t r) { return r == 1 || r == 3 || r == 4 || r == 6; };
+    for (const Kernel& k : only(forward_kernels(), type, type)) {
+      const auto configs = configs_for(k.variant, data.problem(k.op, {}), Effort::few);
+      const auto with = check_forward(data, {}, configs);
+      const auto without = check_forward(clean, {}, configs);
+      for (std::size_t i = 0; i < configs.size(); ++i) {
+        SCOPED_TRACE(to_string(configs[i]));
+        for (std::int64_t r = 0; r < data.rows; ++r) {
+          ASSERT_EQ(std::isnan(with[i].rstd[r]), spoilt(r)) << r;
+          for (std::int64_t j = r * data.cols; j < (r + 1) * data.cols; ++j) {
+            if (spoilt(r)) {
+              ASSERT_TRUE(std::isnan(with[i].y[j])) << j;
+            } else {
+              ASSERT_EQ(with[i].y[j], without[i].y[j]) << j;
+            }
           }
         }
       }
     }
+    // dW gathers from all rows, so a NaN x̂ reaches it; dB does not depend on x.
+    kernels.backward(data, [&](const BackwardResult& result) {
+      for (std::int64_t c = 0; c < data.cols; ++c) {
+        ASSERT_TRUE(std::isnan(result.dweight[c])) << c;
+        ASSERT_TRUE(std::isfinite(result.dbias[c])) << c;
+        ASSERT_TRUE(std::isfinite(result.dx[5 * data.cols + c])) << c;
+        ASSERT_FALSE(std::isfinite(result.dx[3 * data.cols + c])) << c;
+      }
+    });
   }
-  // dW gathers from all rows, so a NaN x̂ reaches it; dB does not depend on x.
-  kernels.backward(data, [&](const BackwardResult& result) {
-    for (std::int64_t c = 0; c < data.cols; ++c) {
-      ASSERT_TRUE(std::isnan(result.dweight[c])) << c;
-      ASSERT_TRUE(std::isfinite(result.dbias[c])) << c;
-      ASSERT_TRUE(std::isfinite(result.dx[5 * data.cols + c])) << c;
-      ASSERT_FALSE(std::isfinite(result.dx[3 * data.cols + c])) << c;
-    }
-  });
 }
 
 // Inf or NaN in dy: dX of that row, dW and dB of that column.
 TEST_P(Special, NonFiniteGradientsStayAlone) {
-  LayerData data(9, 200, type, type);
-  data.set_dy(2, 17, kNan);
-  data.set_dy(5, 199, kInfinity);
-  data.set_dy(8, 0, -kInfinity);
-  kernels.backward(data, [&](const BackwardResult& result) {
-    for (std::int64_t c = 0; c < data.cols; ++c) {
-      const bool spoilt = c == 17 || c == 199 || c == 0;
-      ASSERT_EQ(std::isfinite(result.dweight[c]), !spoilt) << c;
-      ASSERT_EQ(std::isfinite(result.dbias[c]), !spoilt) << c;
-      for (std::int64_t r = 0; r < data.rows; ++r) {
-        ASSERT_EQ(std::isfinite(result.dx[r * data.cols + c]), r != 2 && r != 5 && r != 8)
-            << r << ", " << c;
+  for (const std::int64_t cols : {std::int64_t{200}, kNarrowCols}) {
+    LayerData data(9, cols, type, type);
+    data.set_dy(2, 4, kNan);
+    data.set_dy(5, cols - 1, kInfinity);
+    data.set_dy(8, 0, -kInfinity);
+    kernels.backward(data, [&](const BackwardResult& result) {
+      for (std::int64_t c = 0; c < data.cols; ++c) {
+        const bool spoilt = c == 4 || c == cols - 1 || c == 0;
+        ASSERT_EQ(std::isfinite(result.dweight[c]), !spoilt) << c;
+        ASSERT_EQ(std::isfinite(result.dbias[c]), !spoilt) << c;
+        for (std::int64_t r = 0; r < data.rows; ++r) {
+          ASSERT_EQ(std::isfinite(result.dx[r * data.cols + c]), r != 2 && r != 5 && r != 8)
+              << r << ", " << c;
+        }
       }
-    }
-  });
+    });
+  }
 }
 
 // Inf or NaN in weight or bias: that column of y, all of dX, nothing of dW and dB.
 TEST_P(Special, NonFiniteParametersStayAlone) {
-  LayerData data(5, 200, type, type);
-  data.weight.set(33, kNan);
-  data.weight.set(64, kInfinity);
-  data.bias.set(199, -kInfinity);
-  kernels.forward(data, [&](const ForwardResult& result) {
-    for (std::int64_t i = 0; i < data.rows * data.cols; ++i) {
-      const std::int64_t c = i % data.cols;
-      ASSERT_EQ(std::isfinite(result.y[i]), c != 33 && c != 64 && c != 199) << i;
-    }
-  });
-  kernels.backward(data, [&](const BackwardResult& result) {
-    for (std::int64_t c = 0; c < data.cols; ++c) {
-      ASSERT_TRUE(std::isfinite(result.dweight[c])) << c;
-      ASSERT_TRUE(std::isfinite(result.dbias[c])) << c;
-      ASSERT_FALSE(std::isfinite(result.dx[c])) << c;
-    }
-  });
+  for (const std::int64_t cols : {std::int64_t{200}, kNarrowCols}) {
+    LayerData data(5, cols, type, type);
+    data.weight.set(2, kNan);
+    data.weight.set(4, kInfinity);
+    data.bias.set(cols - 1, -kInfinity);
+    kernels.forward(data, [&](const ForwardResult& result) {
+      for (std::int64_t i = 0; i < data.rows * data.cols; ++i) {
+        const std::int64_t c = i % data.cols;
+        ASSERT_EQ(std::isfinite(result.y[i]), c != 2 && c != 4 && c != cols - 1) << i;
+      }
+    });
+    kernels.backward(data, [&](const BackwardResult& result) {
+      for (std::int64_t c = 0; c < data.cols; ++c) {
+        ASSERT_TRUE(std::isfinite(result.dweight[c])) << c;
+        ASSERT_TRUE(std::isfinite(result.dbias[c])) << c;
+        ASSERT_FALSE(std::isfinite(result.dx[c])) << c;
+      }
+    });
+  }
 }
 
 // f32 weights with 16-bit inputs hold what the 16-bit type does not.
 TEST(SpecialMixed, WeightsBeyondTheInputsRange) {
   for (const DType type : {DType::f16, DType::bf16}) {
-    LayerData data(4, 300, type, DType::f32);
-    for (std::int64_t c = 0; c < data.cols; ++c) data.weight.set(c, c % 2 == 0 ? 1e6 : 1e-9);
-    for (std::int64_t c = 1; c < data.cols; c += 2) data.bias.set(c, 0x1p-20);
-    Kernels(type, DType::f32).both(data);
+    for (const std::int64_t cols : {std::int64_t{300}, kNarrowCols}) {
+      LayerData data(4, cols, type, DType::f32);
+      for (std::int64_t c = 0; c < data.cols; ++c) data.weight.set(c, c % 2 == 0 ? 1e6 : 1e-9);
+      for (std::int64_t c = 1; c < data.cols; c += 2) data.bias.set(c, 0x1p-20);
+      Kernels(type, DType::f32).both(data);
+    }
   }
 }
 

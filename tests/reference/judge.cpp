@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <optional>
-#include <thread>
 
-#include "tests/reference/rows.h"
+#include "tests/reference/walk.h"
 
 namespace hipnorm::reference {
 namespace {
@@ -60,136 +59,81 @@ void merge(Verdict& into, const Verdict& other) {
   if (other.worst > into.worst || into.row < 0) into = other;
 }
 
-// Calls work(thread, first row, end row) on `threads` threads, the rows in contiguous shares.
-template <typename F>
-void share_rows(std::int64_t rows, int threads, F work) {
-  std::vector<std::thread> helpers;
-  for (int t = 1; t < threads; ++t) {
-    helpers.emplace_back(work, t, rows * t / threads, rows * (t + 1) / threads);
-  }
-  work(0, 0, rows / threads);
-  for (std::thread& helper : helpers) helper.join();
-}
-
-int threads_for(std::int64_t rows, int threads) {
-  return static_cast<int>(std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(rows, 1)));
-}
-
+// Compares every row of several results.
 template <typename Real>
-void judge_forward_rows(const ForwardInputs& in, std::span<const ForwardOutputs> results,
-                        std::int64_t first, std::int64_t end,
-                        std::vector<ForwardVerdict>& verdicts) {
-  const std::int64_t n = in.cols;
-  const std::size_t cols = static_cast<std::size_t>(n);
-  const Tolerance& table = tolerance(in.x.dtype);
-  const DType accumulate = accumulate_type(in.x.dtype);
-  const std::vector<Real> weight = load_vector<Real>(in.weight, n, 1);
-  const std::vector<Real> bias = load_vector<Real>(in.bias, n, 0);
-  std::vector<Real> x(cols), want(cols), got(cols);
-  std::vector<double> bounds(cols);
-  for (std::int64_t r = first; r < end; ++r) {
-    load_row(in.x.dtype, in.x.data, r * in.x.stride, n, x.data());
-    const Statistics<Real> row = statistics<Real>(x.data(), n, in.eps, accumulate);
-    const RowMagnitudes magnitudes = row.magnitudes(n);
-    const OutputBound bound = output_bound(table, magnitudes);
-    for (std::size_t c = 0; c < cols; ++c) {
-      const Real normalized = row.normalized(x[c]);
-      want[c] = normalized * weight[c] + bias[c];
-      bounds[c] =
-          bound(static_cast<double>(std::fabs(normalized)),
-                static_cast<double>(std::fabs(weight[c])), static_cast<double>(std::fabs(bias[c])));
-    }
-    const auto got_statistic = [r](const Vector& statistic) {
+class ForwardJudge {
+ public:
+  ForwardJudge(const ForwardInputs& in, std::span<const ForwardOutputs> results,
+               std::vector<ForwardVerdict>& verdicts)
+      : table_(tolerance(in.x.dtype)),
+        results_(results),
+        verdicts_(verdicts),
+        got_(static_cast<std::size_t>(in.cols)) {}
+
+  void row(std::int64_t r, const Statistics<Real>& want, double mean_bound, double rstd_bound) {
+    const auto got = [r](const Vector& statistic) {
       return static_cast<Real>(load(statistic.dtype, statistic.data, r));
     };
-    for (std::size_t k = 0; k < results.size(); ++k) {
-      const ForwardOutputs& result = results[k];
-      ForwardVerdict& verdict = verdicts[k];
-      if (result.rstd.data != nullptr) {
-        Comparison(result.rstd.dtype, 0.5, NanRule::must_be_nan)(verdict.rstd, r, 0, row.rstd,
-                                                                 got_statistic(result.rstd),
-                                                                 rstd_bound(table, magnitudes));
+    for (std::size_t k = 0; k < results_.size(); ++k) {
+      const auto& [y, mean, rstd] = results_[k];
+      if (rstd.data != nullptr) {
+        Comparison(rstd.dtype, 0.5, NanRule::must_be_nan)(verdicts_[k].rstd, r, 0, want.rstd,
+                                                          got(rstd), rstd_bound);
       }
-      if (result.mean.data != nullptr && !row.overflows) {
-        Comparison(result.mean.dtype, 0.5, NanRule::must_not_be_finite)(
-            verdict.mean, r, 0, row.mean(), got_statistic(result.mean),
-            mean_bound(table, magnitudes));
-      }
-      if (result.y.data == nullptr) continue;
-      load_row(result.y.dtype, result.y.data, r * result.y.stride, n, got.data());
-      const Comparison compare(result.y.dtype, table.output_ulps, NanRule::must_be_nan);
-      for (std::size_t c = 0; c < cols; ++c) {
-        compare(verdict.y, r, static_cast<std::int64_t>(c), want[c], got[c], bounds[c]);
+      if (mean.data != nullptr && !want.overflows) {
+        Comparison(mean.dtype, 0.5, NanRule::must_not_be_finite)(
+            verdicts_[k].mean, r, 0, want.mean(), got(mean), mean_bound);
       }
     }
   }
-}
+  void output(std::int64_t r, const std::vector<Real>& want, const std::vector<double>& bounds) {
+    for (std::size_t k = 0; k < results_.size(); ++k) {
+      const Matrix& y = results_[k].y;
+      if (y.data == nullptr) continue;
+      load_row(y.dtype, y.data, r * y.stride, static_cast<std::int64_t>(want.size()), got_.data());
+      const Comparison compare(y.dtype, table_.output_ulps, NanRule::must_be_nan);
+      for (std::size_t c = 0; c < want.size(); ++c) {
+        compare(verdicts_[k].y, r, static_cast<std::int64_t>(c), want[c], got_[c], bounds[c]);
+      }
+    }
+  }
 
-// Sums over rows; `error` is Σ|dy|·|error of x̂|.
-template <typename Real>
-struct Columns {
-  explicit Columns(std::size_t n) : dweight(n), dbias(n), dweight_abs(n), dbias_abs(n), error(n) {}
-  void add(const Columns& other) {
-    for (auto member : {&Columns::dweight, &Columns::dbias}) {
-      for (std::size_t c = 0; c < dbias.size(); ++c) (this->*member)[c] += (other.*member)[c];
-    }
-    for (auto member : {&Columns::dweight_abs, &Columns::dbias_abs, &Columns::error}) {
-      for (std::size_t c = 0; c < dbias.size(); ++c) (this->*member)[c] += (other.*member)[c];
-    }
-  }
-  std::vector<Real> dweight, dbias;
-  std::vector<double> dweight_abs, dbias_abs, error;
+ private:
+  const Tolerance& table_;
+  std::span<const ForwardOutputs> results_;
+  std::vector<ForwardVerdict>& verdicts_;
+  std::vector<Real> got_;
 };
 
 template <typename Real>
-void judge_backward_rows(const BackwardInputs& in, std::span<const BackwardOutputs> results,
-                         std::int64_t first, std::int64_t end, Columns<Real>& columns,
-                         std::vector<BackwardVerdict>& verdicts) {
-  const std::int64_t n = in.cols;
-  const std::size_t cols = static_cast<std::size_t>(n);
-  const Tolerance& table = tolerance(in.x.dtype);
-  const DType accumulate = accumulate_type(in.x.dtype);
-  const bool given = in.mean.data != nullptr;
-  const std::vector<Real> weight = load_vector<Real>(in.weight, n, 1);
-  std::vector<Real> x(cols), dy(cols), normalized(cols), gradient(cols), want(cols), got(cols);
-  std::vector<double> bounds(cols);
-  for (std::int64_t r = first; r < end; ++r) {
-    load_row(in.x.dtype, in.x.data, r * in.x.stride, n, x.data());
-    load_row(in.dy.dtype, in.dy.data, r * in.dy.stride, n, dy.data());
-    const auto row = backward_row<Real>(
-        given ? saved_statistics<Real>(in, r) : statistics<Real>(x.data(), n, in.eps, accumulate),
-        x.data(), dy.data(), weight.data(), n, normalized.data(), gradient.data());
-    const RowMagnitudes magnitudes = row.statistics.magnitudes(n);
-    const NormalizedBound normalized_bound = normalized_from_saved(table, magnitudes, given);
-    const InputGradientBound bound = input_gradient_bound(
-        table, magnitudes, normalized_bound,
-        {static_cast<double>(row.c1), static_cast<double>(row.c2),
-         static_cast<double>(row.c1_magnitude), static_cast<double>(row.c2_magnitude)},
-        given);
-    for (std::size_t c = 0; c < cols; ++c) {
-      const Real product = dy[c] * normalized[c];
-      const double normalized_abs = static_cast<double>(std::fabs(normalized[c]));
-      const double dy_abs = static_cast<double>(std::fabs(dy[c]));
-      columns.dweight[c] += product;
-      columns.dbias[c] += dy[c];
-      columns.dweight_abs[c] += static_cast<double>(std::fabs(product));
-      columns.dbias_abs[c] += dy_abs;
-      columns.error[c] +=
-          dy_abs * (normalized_bound.constant + normalized_bound.relative * normalized_abs);
-      want[c] = row.dx(gradient[c], normalized[c]);
-      bounds[c] = bound(normalized_abs, static_cast<double>(std::fabs(gradient[c])));
-    }
-    for (std::size_t k = 0; k < results.size(); ++k) {
-      const Matrix& dx = results[k].dx;
+class BackwardJudge {
+ public:
+  BackwardJudge(const BackwardInputs& in, std::span<const BackwardOutputs> results,
+                std::vector<BackwardVerdict>& verdicts)
+      : table_(tolerance(in.x.dtype)),
+        results_(results),
+        verdicts_(verdicts),
+        got_(static_cast<std::size_t>(in.cols)) {}
+
+  void output(std::int64_t r, const std::vector<Real>& want, const std::vector<double>& bounds) {
+    for (std::size_t k = 0; k < results_.size(); ++k) {
+      const Matrix& dx = results_[k].dx;
       if (dx.data == nullptr) continue;
-      load_row(dx.dtype, dx.data, r * dx.stride, n, got.data());
-      const Comparison compare(dx.dtype, table.output_ulps, NanRule::must_not_be_finite);
-      for (std::size_t c = 0; c < cols; ++c) {
-        compare(verdicts[k].dx, r, static_cast<std::int64_t>(c), want[c], got[c], bounds[c]);
+      load_row(dx.dtype, dx.data, r * dx.stride, static_cast<std::int64_t>(want.size()),
+               got_.data());
+      const Comparison compare(dx.dtype, table_.output_ulps, NanRule::must_not_be_finite);
+      for (std::size_t c = 0; c < want.size(); ++c) {
+        compare(verdicts_[k].dx, r, static_cast<std::int64_t>(c), want[c], got_[c], bounds[c]);
       }
     }
   }
-}
+
+ private:
+  const Tolerance& table_;
+  std::span<const BackwardOutputs> results_;
+  std::vector<BackwardVerdict>& verdicts_;
+  std::vector<Real> got_;
+};
 
 template <typename Real>
 void judge_columns(const BackwardInputs& in, const Columns<Real>& columns,
@@ -205,11 +149,10 @@ void judge_columns(const BackwardInputs& in, const Columns<Real>& columns,
                  bound(c));
     }
   };
-  compare(result.dweight, verdict.dweight, columns.dweight, [&](std::size_t c) {
-    return column_bound(table, in.rows, columns.dweight_abs[c], columns.error[c]);
-  });
+  compare(result.dweight, verdict.dweight, columns.dweight,
+          [&](std::size_t c) { return dweight_bound(in, columns, c); });
   compare(result.dbias, verdict.dbias, columns.dbias,
-          [&](std::size_t c) { return column_bound(table, in.rows, columns.dbias_abs[c], 0); });
+          [&](std::size_t c) { return dbias_bound(in, columns, c); });
 }
 
 template <typename Real>
@@ -219,7 +162,8 @@ std::vector<ForwardVerdict> judge_forward_in(const ForwardInputs& in,
   std::vector<std::vector<ForwardVerdict>> shares(static_cast<std::size_t>(threads),
                                                   std::vector<ForwardVerdict>(results.size()));
   share_rows(in.rows, threads, [&](int t, std::int64_t first, std::int64_t end) {
-    judge_forward_rows<Real>(in, results, first, end, shares[static_cast<std::size_t>(t)]);
+    ForwardJudge<Real> judge(in, results, shares[static_cast<std::size_t>(t)]);
+    walk_forward<Real>(in, first, end, judge);
   });
   std::vector<ForwardVerdict> verdicts(results.size());
   for (const auto& share : shares) {
@@ -243,7 +187,8 @@ std::vector<BackwardVerdict> judge_backward_in(const BackwardInputs& in,
   std::vector<Columns<Real>> columns(count, Columns<Real>(static_cast<std::size_t>(in.cols)));
   share_rows(in.rows, threads, [&](int t, std::int64_t first, std::int64_t end) {
     const auto share = static_cast<std::size_t>(t);
-    judge_backward_rows<Real>(in, results, first, end, columns[share], shares[share]);
+    BackwardJudge<Real> judge(in, results, shares[share]);
+    walk_backward<Real>(in, first, end, columns[share], judge);
   });
   for (std::size_t t = 1; t < count; ++t) columns[0].add(columns[t]);
   std::vector<BackwardVerdict> verdicts(results.size());

@@ -1,6 +1,16 @@
 // Stands in for HIP's header where the GPU kernels are compiled for the emulator: as plain C++20,
 // every GPU thread a fiber of one processor thread. Only the names that hipnorm's kernels and
 // launches use.
+//
+// What the emulator finds: tests/emulator/*_faults_test.cpp and races_test.cpp, each with the bug
+// that shows it. What it does not find:
+//  - races in global memory, and in LDS of a post to another block with that block's reads, except
+//    where a schedule makes them show;
+//  - a race of a write that leaves the bytes as they were: it counts as a read;
+//  - what a reference into LDS (auto& r = p[i]) does after the next barrier or shuffle;
+//  - a shuffle taken for a memory barrier, which it is here and on AMD, not on NVIDIA;
+//  - an endless loop without any of these operations; more registers, or a block of more threads,
+//    than __launch_bounds__ allows; the stack of a thread beyond 128 KB (a crash).
 #pragma once
 
 #if !defined(HIPNORM_EMULATED_WAVE) || (HIPNORM_EMULATED_WAVE != 32 && HIPNORM_EMULATED_WAVE != 64)
