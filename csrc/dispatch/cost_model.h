@@ -22,7 +22,7 @@ Cost predict(const Config& config, const Problem& problem, const Device& device)
 std::vector<Config> candidates(const Problem& problem, const Device& device);
 
 // The candidate with the lowest predicted time: the first of candidates(), without making the list.
-// Total: there is one for every problem with rows, cols ≥ 0 and rows × cols ≤ 2^59 on every device
+// Total: there is one for every problem with rows, cols ≥ 0 and rows × cols ≤ 2^58 on every device
 // that has kernels. Throws std::invalid_argument where no variant serves the op on this device.
 Config default_config(const Problem& problem, const Device& device);
 

@@ -123,7 +123,8 @@ int registers_of(const GpuKernel& kernel, const Problem& problem, const GpuLimit
       break;
     case Variant::gpu_backward_ring: count = 40 + (wide ? 24 : 44) * vectors; break;
     case Variant::gpu_backward_two_kernel: count = 48 + 12 * vectors; break;
-    default: count = 96; break;  // the kernels that sum columns
+    case Variant::gpu_backward_sums_first: count = 128; break;
+    default: count = 96; break;  // backward_roles
   }
   // No more than its launch bound leaves.
   const int bound =

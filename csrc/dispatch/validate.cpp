@@ -11,9 +11,9 @@
 namespace hipnorm {
 namespace {
 
-// Elements of the largest problem: with 8 bytes an element one tensor stays below 2^62 bytes, so
+// Elements of the largest problem: with 8 bytes an element two tensors take 2^62 bytes, so
 // that no offset or sum of offsets overflows. The address space of a machine is 2^48 to 2^57.
-constexpr std::int64_t kMaxElements = std::int64_t{1} << 59;
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 58;
 
 // Tasks of one launch. Far beyond what balances the load of any machine; each costs a call.
 constexpr std::int64_t kMaxTasks = 65536;
@@ -43,7 +43,7 @@ std::optional<std::string> check_problem(const Problem& problem) {
                   problem.cols);
   }
   if (problem.cols != 0 && problem.rows > kMaxElements / problem.cols) {
-    return concat("rows × cols must be at most 2^59, but is ", problem.rows, " × ", problem.cols);
+    return concat("rows × cols must be at most 2^58, but is ", problem.rows, " × ", problem.cols);
   }
   if (size_of(problem.x) == 0) {
     return concat("x must be f32, f16, bf16 or f64, but is ", to_string(problem.x));

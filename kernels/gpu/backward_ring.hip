@@ -78,7 +78,7 @@ struct BackwardLoader {
 template <class T, int V, int R, bool kPacked>
 class BackwardLane {
   // Packets of x and dy that are read at once. Five and their sums leave room for one.
-  static constexpr int N = V <= 3 ? V : V == 4 ? 2 : 1;
+  static constexpr int N = V <= 3 ? V : 1;
   static constexpr int E = kElements<T>, kSums = 2 * R, kLanes = BackwardLoader<T, R>::kLanes;
 
  public:
@@ -281,7 +281,6 @@ BackwardRingKernel backward_ring_kernel_for(const Problem& problem, int vectors,
       case 31:
         return wide ? instance<T, 3, 1, false, kBackwardRingWide>()
                     : instance<T, 3, 1, true, kBackwardRing>();
-      case 41: return wide ? instance<T, 4, 1, false, kBackwardRingWide>() : nullptr;
       case 51: return wide ? nullptr : instance<T, 5, 1, true, kBackwardRing>();
       default: return nullptr;
     }

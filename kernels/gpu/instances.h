@@ -65,8 +65,7 @@ inline constexpr Instance kForwardRingWide[] = {{1, 608, 0}, {2, 608, 0}, {3, 48
 inline constexpr Instance kForwardRingF32[] = {
     {1, 608, 0}, {2, 608, 0}, {3, 608, 0}, {4, 480, 0}, {8, 352, 0}};
 inline constexpr Instance kBackwardRing[] = {{1, 608, 0}, {2, 480, 0}, {3, 352, 0}, {5, 352, 0}};
-inline constexpr Instance kBackwardRingWide[] = {
-    {1, 608, 0}, {2, 480, 0}, {3, 352, 0}, {4, 352, 0}};
+inline constexpr Instance kBackwardRingWide[] = {{1, 608, 0}, {2, 480, 0}, {3, 352, 0}};
 inline constexpr Instance kBackwardRingF32[] = {{1, 608, 0}, {2, 608, 0}, {3, 480, 0}, {5, 480, 0}};
 
 // Those of the wave and row kernels that are built for a problem's dtype. Wide rows of f64 are

@@ -126,11 +126,11 @@ inline constexpr std::int64_t kEdges[] = {0,
                                           (std::int64_t{1} << 31) - 1,
                                           (std::int64_t{1} << 31) + 1,
                                           std::int64_t{1} << 40,
-                                          (std::int64_t{1} << 58) + 1};
+                                          (std::int64_t{1} << 57) + 1};
 
-// Whether the elements can be counted: the largest problem that dispatch takes has 2^59.
+// Whether the elements can be counted: the largest problem that dispatch takes has 2^58.
 inline bool countable(const Problem& p) {
-  return p.cols == 0 || p.rows <= (std::int64_t{1} << 59) / p.cols;
+  return p.cols == 0 || p.rows <= (std::int64_t{1} << 58) / p.cols;
 }
 
 // One that a caller may pose; everything drawn at random, sizes from the edges or in between.

@@ -126,7 +126,7 @@ TEST(Select, AForcedVariantSuitsEveryProblem) {
 
 TEST(Select, RefusesWhatNoConfigCanRun) {
   EXPECT_THAT(select_error(problem(Op::forward, DType::f32, 1LL << 31, 1LL << 31)),
-              AllOf(HasSubstr("2147483648x2147483648"), HasSubstr("at most 2^59")));
+              AllOf(HasSubstr("2147483648x2147483648"), HasSubstr("at most 2^58")));
   EXPECT_THAT(select_error(problem(Op::forward, DType::f32, -1, 4)), HasSubstr("negative"));
 }
 
