@@ -32,13 +32,14 @@ struct Count {
       : n(static_cast<float>(count)),
         reciprocal(count > 0 ? 1.0f / static_cast<float>(count) : 0) {}
   __device__ __forceinline__ explicit Count(Pair pair) : n(pair.a), reciprocal(pair.b) {}
-  __device__ __forceinline__ float mean(float sum) const {
+  // (Unused where a target without bulk copies leaves the kernels empty.)
+  [[maybe_unused]] __device__ __forceinline__ float mean(float sum) const {
     const float quotient = sum * reciprocal;
     return fmaf(fmaf(-quotient, n, sum), reciprocal, quotient);
   }
 };
 
-__device__ __forceinline__ float all_lanes_sum(float value) {
+[[maybe_unused]] __device__ __forceinline__ float all_lanes_sum(float value) {
   float values[1] = {value};
   return wave_sums(values);
 }
