@@ -32,12 +32,13 @@ struct Count {
       : n(static_cast<float>(count)),
         reciprocal(count > 0 ? 1.0f / static_cast<float>(count) : 0) {}
   __device__ __forceinline__ explicit Count(Pair pair) : n(pair.a), reciprocal(pair.b) {}
-  // (Unused where a target without bulk copies leaves the kernels empty.)
-  [[maybe_unused]] __device__ __forceinline__ float mean(float sum) const {
-    const float quotient = sum * reciprocal;
-    return fmaf(fmaf(-quotient, n, sum), reciprocal, quotient);
-  }
 };
+
+// (Functions are unused where a target without bulk copies leaves the kernels empty.)
+[[maybe_unused]] __device__ __forceinline__ float mean_of_part(const Count& count, float sum) {
+  const float quotient = sum * count.reciprocal;
+  return fmaf(fmaf(-quotient, count.n, sum), count.reciprocal, quotient);
+}
 
 [[maybe_unused]] __device__ __forceinline__ float all_lanes_sum(float value) {
   float values[1] = {value};
@@ -77,7 +78,7 @@ struct ForwardLoader {
     for (int w = lane; w < waves; w += kWave) {
       const Pair part = posted[w];
       const Count count(counts[w]);
-      const float difference = count.mean(part.a) - shifted;
+      const float difference = mean_of_part(count, part.a) - shifted;
       squares += fmaf(count.n * difference, difference, part.b);
     }
     squares = all_lanes_sum(squares);
@@ -168,7 +169,8 @@ class ForwardLane {
     if (!is_finite(sum)) sum = mark_of_extreme_sum(at);
 
     // From LDS, not from two registers over the whole loop: three packets a lane leave none.
-    const float mean = Count(block_.memory.template at<Pair>(ring.counts)[wave_]).mean(sum);
+    const float mean =
+        mean_of_part(Count(block_.memory.template at<Pair>(ring.counts)[wave_]), sum);
     if (chunks_.partial) replace_outside(d, mean);
     float q[2] = {};
 #pragma unroll
