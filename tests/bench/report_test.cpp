@@ -105,7 +105,7 @@ TEST(Report, CsvQuotesWhatNeedsIt) {
   const std::string first = text.substr(0, text.find('\n'));
   EXPECT_EQ(first,
             "\"a \"\"CPU\"\", 2 threads\",cpu-avx2,2.13.0,f32,backward,1000,2000,hipnorm,"
-            "\"cpu_backward_row:vec_bytes=32,parts=2\",default,2000,12,0.5,2.5,0.25");
+            "\"cpu_backward_row:vec_bytes=32,parts=2\",default,2000,12,0.5,2.5,0.25,");
 }
 
 TEST(Report, SummaryIsTheGeometricMeanOfLargeShapes) {
