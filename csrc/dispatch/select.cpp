@@ -101,6 +101,7 @@ Selection choose(const Problem& problem, const Device& device) {
     refuse(to_string(selection.config), problem,
            concat("the runtime of ", device.arch, " says that it cannot hold one group of it"));
   }
+  selection.source = Source::chosen_default;
   for (const Config& config : candidates(problem, device)) {
     selection.config = config;
     selection.plan = plan(config, problem, device);
