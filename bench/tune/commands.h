@@ -38,7 +38,7 @@ int status(const std::string& table);
 
 // What would run for the shapes, and why not something else.
 struct ExplainOptions {
-  std::string device = "cpu";  // "cpu", "gpu", or the architecture of a known device: "gfx942"
+  std::string device = "cpu";  // "cpu", "gpu", or a known device: "gfx942", "MI350X"
   std::vector<TableKey> cells;
 };
 int explain(const ExplainOptions& options);

@@ -7,6 +7,7 @@
 #include "bench/tune/commands.h"
 #include "bench/tune/workbench.h"
 #include "csrc/dispatch/cost_model.h"
+#include "csrc/dispatch/known_devices.h"
 #include "csrc/dispatch/plan.h"
 #include "csrc/dispatch/select.h"
 #include "csrc/dispatch/validate.h"
@@ -71,8 +72,14 @@ void explain_one(const TableKey& cell, const Device& device) {
 }  // namespace
 
 int explain(const ExplainOptions& options) {
-  const Machine here = machine(options.device);
-  for (const TableKey& cell : options.cells) explain_one(cell, *here.device);
+  const Device* device = nullptr;
+  for (const KnownDevice& known : known_devices()) {
+    // Of several with one architecture the first: H200 for sm_90.
+    const bool same = options.device == known.name || options.device == known.device.arch;
+    if (same && device == nullptr) device = &known.device;
+  }
+  if (device == nullptr) device = machine(options.device).device;
+  for (const TableKey& cell : options.cells) explain_one(cell, *device);
   return 0;
 }
 

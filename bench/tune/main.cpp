@@ -128,7 +128,9 @@ int run(int argc, char** argv) {
   explain_command.add_option("shapes", explain_cells.shapes, "seed, llm, grid or MxN, by commas")
       ->required();
   explain_command
-      .add_option("--device", explaining.device, "cpu, gpu, or an architecture such as gfx942")
+      .add_option("--device", explaining.device,
+                  "cpu, gpu, or a GPU that is not here, by architecture or name: "
+                  "sm_90, H100, gfx942, MI350X …")
       ->capture_default_str();
   explain_cells.add_kinds(explain_command);
 

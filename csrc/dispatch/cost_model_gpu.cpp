@@ -189,7 +189,7 @@ class Model {
     const double ahead = config_.stages > 1 ? std::min(1.0, 3.0 / std::max(1, plan_.vectors)) : 0;
     Work work = rows_work(tensor_, kForwardOps, rows,
                           wave ? costs_.reduction : 2 * costs_.reduction, ahead);
-    if (!limits_.amd) {
+    if (device_.bulk_copies) {  // measured on sm_90 alone
       const bool long_row = row_bytes_ >= kLongForwardRow && size_of(problem_.x) < 4;
       work.efficiency *= config_.stages > 1 ? kForwardRowAhead
                          : long_row         ? kForwardRow16

@@ -260,6 +260,15 @@ def test_explain_names_choice_floor_and_refusals():
         assert word in result.stdout
 
 
+def test_explain_knows_gpus_that_are_not_here():
+    for device, variant in (("sm_90", "gpu_backward_ring"), ("MI350X", "gpu_forward_row")):
+        result = tune("explain", "2304x16384", "--device", device)
+        assert result.returncode == 0, result.stderr
+        assert "chosen" in result.stdout and variant in result.stdout
+        assert "gpu_forward_stream" in result.stdout and "cpu_" not in result.stdout
+    assert tune("explain", "8x8", "--device", "sm_10").returncode == 2
+
+
 def test_a_real_sweep_promote_verify_status_and_use(tmp_path):
     journal, table = tmp_path / "j.jsonl", tmp_path / "t.csv"
     result = tune(
