@@ -34,7 +34,7 @@ if(HIPNORM_GPU_BUILD STREQUAL "cuda")
     if(NOT HIPNORM_NVCC)
       message(FATAL_ERROR "The CUDA build (HIPNORM_GPU=${HIPNORM_GPU}) needs nvcc, and there is none "
         "on the PATH, in CUDA_HOME or in /usr/local/cuda. Install NVIDIA's CUDA toolkit, version "
-        "12.8 or newer, or give -DCMAKE_CUDA_COMPILER=<nvcc>; without GPU kernels: "
+        "12 or newer (13.0 is tried), or give -DCMAKE_CUDA_COMPILER=<nvcc>; without GPU kernels: "
         "-DHIPNORM_GPU=none.")
     endif()
     set(CMAKE_CUDA_COMPILER "${HIPNORM_NVCC}")

@@ -179,7 +179,7 @@ choose_preset() {
     echo cuda
   elif compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
     fail "a GPU is here and a CUDA build of torch, but no nvcc, on the PATH or in CUDA_HOME:" \
-      "install NVIDIA's CUDA toolkit (12.8 or newer), or set HIPNORM_PRESET=cpu."
+      "install NVIDIA's CUDA toolkit (12 or newer; 13.0 is tried), or set HIPNORM_PRESET=cpu."
   else
     say "torch is a CUDA build, but neither a GPU nor nvcc is here: building for the CPU."
     echo cpu
