@@ -76,7 +76,7 @@ GpuKernel::GpuKernel(const Config& config, const Problem& problem, const GpuLimi
       persistent = true;
       together = std::max(1, config.rows_per_block);
       cluster = config.split;
-      threads += limits.wave;
+      threads += gpu::kRingServants * limits.wave;
       const auto layout = gpu::ring_layout({.backward = problem.is_backward(),
                                             .chunks = std::min(chunks, kEndlessRow),
                                             .threads = config.threads,
@@ -129,7 +129,8 @@ int registers_of(const GpuKernel& kernel, const Problem& problem, const GpuLimit
   // No more than its launch bound leaves.
   const int bound =
       kernel.instance == nullptr ? gpu::kMaxColumnThreads : limits.bound(*kernel.instance);
-  const int threads = std::max(1, bound) + (is_ring_variant(kernel.variant) ? limits.wave : 0);
+  const int servants = is_ring_variant(kernel.variant) ? gpu::kRingServants * limits.wave : 0;
+  const int threads = std::max(1, bound) + servants;
   return std::clamp(std::min((count + 7) / 8 * 8, limits.registers / threads / 8 * 8), 16,
                     limits.amd ? 512 : 255);
 }

@@ -6,7 +6,8 @@
 #include <cmath>
 
 #include "kernels/gpu/launchers.h"
-#include "kernels/gpu/ring.h"
+#include "kernels/gpu/ring_lanes.h"
+#include "kernels/gpu/ring_loader.h"
 #include "kernels/gpu/statistics.h"
 
 namespace hipnorm::gpu {
@@ -26,20 +27,14 @@ struct BackwardRingArgs {
   std::int64_t pitch;
 };
 
-// What the loader does beside loading.
 template <class T, int R>
-struct BackwardLoader {
+struct BackwardFinisher {
   static constexpr int kSums = 2 * R;
   // Lanes that hold the sum of one value after wave_sums.
   static constexpr int kLanes = kWave / kSums;
   const BackwardRingArgs& a;
   const Block<T>& block;
-
-  // mean and rstd as the kernel uses them: where x̂ = 0 by definition, as x·0.
-  __device__ __forceinline__ Pair values(std::int64_t row) const {
-    const Pair saved = {a.mean[row], a.rstd[row]};
-    return usable(saved.b) ? saved : Pair{0, 0};
-  }
+  const Divisor cols;
 
   // From what all waves of the cluster have posted for a step to its rows' results.
   __device__ __forceinline__ void finish(const Turn& turn) const {
@@ -62,7 +57,8 @@ struct BackwardLoader {
         }
       }
     }
-    const float mean_of_sum = wave_sums(sums) / static_cast<float>(ring.cols);
+    const float sum = wave_sums(sums);
+    const float mean_of_sum = is_finite(sum) ? cols.divide(sum) : sum;
     const int r = lane % R;
     const float c1 = __shfl(mean_of_sum, 2 * r * kLanes, kWave);
     const float c2 = __shfl(mean_of_sum, (2 * r + 1) * kLanes, kWave);
@@ -77,21 +73,14 @@ struct BackwardLoader {
 // A computing lane.
 template <class T, int V, int R, bool kPacked>
 class BackwardLane {
-  // Packets of x and dy that are read at once. Five and their sums leave room for one.
+  // Packets of x and dy that are read at once. Four and their sums leave room for one.
   static constexpr int N = V <= 3 ? V : 1;
-  static constexpr int E = kElements<T>, kSums = 2 * R, kLanes = BackwardLoader<T, R>::kLanes;
+  static constexpr int E = kElements<T>, kSums = 2 * R, kLanes = BackwardFinisher<T, R>::kLanes;
 
  public:
   __device__ __forceinline__ BackwardLane(const BackwardRingArgs& args, const Block<T>& block)
-      : a_(args),
-        block_(block),
-        chunks_(block),
-        x_(block, args.x),
-        dy_(block, args.dy),
-        lane_(static_cast<int>(threadIdx.x) % kWave) {
+      : a_(args), block_(block), chunks_(block), x_(block, args.x), dy_(block, args.dy) {
     load_parameters(block_, chunks_, a_.weight, 1.0f, weight_);
-    const int wave = block_.slice.rank * a_.ring.waves + static_cast<int>(threadIdx.x) / kWave;
-    place_ = a_.ring.slots + (wave * kSums + lane_ / kLanes) * static_cast<int>(sizeof(float));
   }
 
   // Sums the rows of a step and posts Σg and Σg·x̂ of this wave to every block of the cluster.
@@ -128,10 +117,19 @@ class BackwardLane {
     }
     if (a_.dx == nullptr) return;
     const float mine = wave_sums(sums);
-    const Lds<float> place = block_.memory.template at<float>(place_ + turn.slot * ring.slot_bytes);
+    const int lane = chunks_.lane(), wave = block_.slice.rank * ring.waves + chunks_.wave();
+    const Lds<float> place =
+        block_.memory.template at<float>(ring.slots + turn.slot * ring.slot_bytes) +
+        (wave * kSums + lane / kLanes);
     const Lds<AsyncBarrier> barrier = block_.sums(turn.slot);
+    if (ring.split == 1) {
+      if (lane % kLanes == 0) *place = mine;
+      wave_sync();
+      if (lane == 0) barrier_arrive(barrier);
+      return;
+    }
 #pragma unroll 1
-    for (int rank = lane_ % kLanes; rank < ring.split; rank += kLanes) {
+    for (int rank = lane % kLanes; rank < ring.split; rank += kLanes) {
       post(remote(place, rank), mine, remote(barrier, rank));
     }
   }
@@ -151,7 +149,7 @@ class BackwardLane {
       char* slice = a_.dx + block_.row(step * R + r) * ring.out_stride + slice_offset(block_);
 #pragma unroll
       for (int first = 0; first < V; first += N) {
-        Packet packets[2][N];
+        Packet packets[2][N], out[N];
         read_packets<T, false>(block_, chunks_, at, first, packets);
 #pragma unroll
         for (int j = first; j < first + N && j < V; ++j) {
@@ -162,8 +160,9 @@ class BackwardLane {
             const float centred = element<T>(packets[0][j - first], i) - mean;
             dx[i] = fmaf(centred, minus_slope, g - c1) * rstd;
           }
-          write_packet<T>(block_, chunks_, slice, j, pack<T>(dx));
+          out[j - first] = pack<T>(dx);
         }
+        write_packets<T>(block_, chunks_, slice, first, out);
       }
     }
   }
@@ -213,8 +212,6 @@ class BackwardLane {
   const Block<T>& block_;
   const LaneChunks<T, V> chunks_;
   const LinePlace x_, dy_;
-  const int lane_;
-  int place_;  // of what it posts, in slot 0
   Parameters<T, kPacked, V> weight_;
   float dweight_[V][E] = {};
   float dbias_[V][E] = {};
@@ -225,12 +222,23 @@ __device__ __forceinline__ void backward(const BackwardRingArgs& args) {
   const Ring& ring = args.ring;
   const Block<T> block(ring);
   const bool exchange = args.dx != nullptr;
-  if (static_cast<int>(threadIdx.x) / kWave == ring.waves) {
-    const BackwardLoader<T, R> loader{args, block};
-    const int posted = exchange ? ring.split * ring.waves * R * static_cast<int>(sizeof(Pair)) : 0;
-    run_loader<T, 2, R>(
-        block, args.x, args.dy, posted, [&](std::int64_t row) { return loader.values(row); },
-        [&](int, const Turn& turn) { loader.finish(turn); });
+  const int wave = static_cast<int>(threadIdx.x) / kWave;
+  if (wave == ring.waves) {
+    // mean and rstd as the kernel uses them: where x̂ = 0 by definition, as x·0.
+    run_loader<T, 2, R>(block, args.x, args.dy, [&](std::int64_t row) {
+      const Pair saved = {args.mean[row], args.rstd[row]};
+      return usable(saved.b) ? saved : Pair{0, 0};
+    });
+    return;
+  }
+  if (wave > ring.waves) {
+    const BackwardFinisher<T, R> finisher{args, block, Divisor(ring.cols)};
+    if (!exchange) {
+      block.meet();
+      return;
+    }
+    run_finisher<T, R>(block, ring.split * ring.waves * R * static_cast<int>(sizeof(Pair)),
+                       [&](int, const Turn& turn) { finisher.finish(turn); });
     return;
   }
   BackwardLane<T, V, R, kPacked> lane(args, block);
@@ -243,7 +251,8 @@ __device__ __forceinline__ void backward(const BackwardRingArgs& args) {
 
 // Without the 1, ptxas sometimes wants two blocks on a multiprocessor, and spills for it.
 template <class T, int V, int R, bool kPacked, int kThreads>
-__global__ void __launch_bounds__(kThreads + kWave, 1) backward_ring_kernel(BackwardRingArgs args) {
+__global__ void __launch_bounds__(kThreads + kRingServants * kWave, 1)
+    backward_ring_kernel(BackwardRingArgs args) {
   if constexpr (kBulkCopies) backward<T, V, R, kPacked>(args);
 }
 
@@ -281,7 +290,7 @@ BackwardRingKernel backward_ring_kernel_for(const Problem& problem, int vectors,
       case 31:
         return wide ? instance<T, 3, 1, false, kBackwardRingWide>()
                     : instance<T, 3, 1, true, kBackwardRing>();
-      case 51: return wide ? nullptr : instance<T, 5, 1, true, kBackwardRing>();
+      case 41: return wide ? nullptr : instance<T, 4, 1, true, kBackwardRing>();
       default: return nullptr;
     }
   }

@@ -7,7 +7,8 @@
 #include <cmath>
 
 #include "kernels/gpu/launchers.h"
-#include "kernels/gpu/ring.h"
+#include "kernels/gpu/ring_lanes.h"
+#include "kernels/gpu/ring_loader.h"
 #include "kernels/gpu/statistics.h"
 
 namespace hipnorm::gpu {
@@ -24,37 +25,21 @@ struct ForwardRingArgs {
   double eps;
 };
 
-// A number of elements and its reciprocal: to divide by it in three instructions, rounded as by a
-// division (Markstein 1990, "Computation of elementary functions on the IBM RISC System/6000").
-struct Count {
-  float n, reciprocal;
-  __device__ __forceinline__ explicit Count(int count)
-      : n(static_cast<float>(count)),
-        reciprocal(count > 0 ? 1.0f / static_cast<float>(count) : 0) {}
-  __device__ __forceinline__ explicit Count(Pair pair) : n(pair.a), reciprocal(pair.b) {}
-};
-
-// (Functions are unused where a target without bulk copies leaves the kernels empty.)
-[[maybe_unused]] __device__ __forceinline__ float mean_of_part(const Count& count, float sum) {
-  const float quotient = sum * count.reciprocal;
-  return fmaf(fmaf(-quotient, count.n, sum), count.reciprocal, quotient);
-}
-
+// (Unused where a target without bulk copies leaves the kernels empty.)
 [[maybe_unused]] __device__ __forceinline__ float all_lanes_sum(float value) {
   float values[1] = {value};
   return wave_sums(values);
 }
 
-// What the loader does beside loading.
 template <class T>
-struct ForwardLoader {
+struct ForwardFinisher {
   const ForwardRingArgs& a;
   const Block<T>& block;
+  const Divisor cols;
+  const float eps;
 
-  // The row's first element.
-  __device__ __forceinline__ Pair values(std::int64_t row) const {
-    return {to_accumulate(*reinterpret_cast<const T*>(a.x.row(row))), 0};
-  }
+  __device__ __forceinline__ ForwardFinisher(const ForwardRingArgs& args, const Block<T>& of)
+      : a(args), block(of), cols(args.ring.cols), eps(static_cast<float>(args.eps)) {}
 
   // From what all waves of the cluster have posted for row k of the group to its result.
   __device__ __forceinline__ void finish(int k, const Turn& turn) const {
@@ -65,29 +50,29 @@ struct ForwardLoader {
         block.memory.template at<Pair>(ring.slots + turn.slot * ring.slot_bytes);
     const Lds<Pair> counts = block.memory.template at<Pair>(ring.counts);
     const int waves = ring.split * ring.waves;
-    const float cols = static_cast<float>(ring.cols), first = block.values(stage)->a;
+    const float first = block.values(stage)->a;
 
     float sum = 0;
 #pragma unroll 2
     for (int w = lane; w < waves; w += kWave) sum += posted[w].a;
     sum = all_lanes_sum(sum);
-    Mean<float> mean = mean_of(first, sum, cols);
-    const float shifted = sum / cols;  // mean − x₀
+    const float shifted = cols.divide(sum);  // mean − x₀
+    Mean<float> mean = mean_at(first, shifted);
     float squares = 0;
 #pragma unroll 2
     for (int w = lane; w < waves; w += kWave) {
       const Pair part = posted[w];
-      const Count count(counts[w]);
-      const float difference = mean_of_part(count, part.a) - shifted;
-      squares += fmaf(count.n * difference, difference, part.b);
+      const Divisor count(counts[w]);
+      const float difference = count.divide(part.a) - shifted;
+      squares += fmaf(count.value * difference, difference, part.b);
     }
     squares = all_lanes_sum(squares);
 
     float scale = 1, rstd;
     if (is_finite(sum) && !needs_scaling(squares, a.eps, scale)) {
-      rstd = rstd_of(squares, cols, 1.0f, a.eps);
+      rstd = reciprocal_root(cols.divide(squares) + eps);
     } else if (is_finite(sum)) {
-      rstd = rstd_of(scaled_squares(r, mean, scale), cols, scale, a.eps);
+      rstd = rstd_of(scaled_squares(r, mean, scale), cols.value, scale, a.eps);
     } else {
       float unusual = 0;
 #pragma unroll 1
@@ -124,22 +109,17 @@ struct ForwardLoader {
 template <class T, int V, bool kPacked>
 class ForwardLane {
   static constexpr int E = kElements<T>;
-  static constexpr int N = V <= 2 ? V : V <= 4 ? 2 : 1;  // packets read at once, second phase
+  static constexpr int N = V <= 4 ? V : 2;  // packets read at once, second phase
 
  public:
   __device__ __forceinline__ ForwardLane(const ForwardRingArgs& args, const Block<T>& block)
-      : a_(args),
-        block_(block),
-        chunks_(block),
-        x_(block, args.x),
-        lane_(static_cast<int>(threadIdx.x) % kWave),
-        wave_(block.slice.rank * args.ring.waves + static_cast<int>(threadIdx.x) / kWave) {
+      : a_(args), block_(block), chunks_(block), x_(block, args.x) {
     load_parameters(block_, chunks_, a_.weight, 1.0f, weight_);
     load_parameters(block_, chunks_, a_.bias, 0.0f, bias_);
     const int waves = a_.ring.split * a_.ring.waves;
     for (int w = static_cast<int>(threadIdx.x); w < waves; w += a_.ring.waves * kWave) {
-      const Count count(elements_of(w));
-      block_.memory.template at<Pair>(a_.ring.counts)[w] = {count.n, count.reciprocal};
+      const Divisor count(elements_of(w));
+      block_.memory.template at<Pair>(a_.ring.counts)[w] = {count.value, count.reciprocal};
     }
   }
 
@@ -169,8 +149,7 @@ class ForwardLane {
     if (!is_finite(sum)) sum = mark_of_extreme_sum(at);
 
     // From LDS, not from two registers over the whole loop: three packets a lane leave none.
-    const float mean =
-        mean_of_part(Count(block_.memory.template at<Pair>(ring.counts)[wave_]), sum);
+    const float mean = Divisor(block_.memory.template at<Pair>(ring.counts)[wave()]).divide(sum);
     if (chunks_.partial) replace_outside(d, mean);
     float q[2] = {};
 #pragma unroll
@@ -183,10 +162,17 @@ class ForwardLane {
       }
     }
     const float squares = all_lanes_sum(q[0] + q[1]);
-    if (lane_ < ring.split) {
+    const int lane = chunks_.lane();
+    if (lane < ring.split) {
       const Lds<Pair> place =
-          block_.memory.template at<Pair>(ring.slots + turn.slot * ring.slot_bytes) + wave_;
-      post(remote(place, lane_), Pair{sum, squares}, remote(block_.sums(turn.slot), lane_));
+          block_.memory.template at<Pair>(ring.slots + turn.slot * ring.slot_bytes) + wave();
+      const Lds<AsyncBarrier> barrier = block_.sums(turn.slot);
+      if (ring.split > 1) {
+        post(remote(place, lane), Pair{sum, squares}, remote(barrier, lane));
+      } else {
+        *place = {sum, squares};
+        barrier_arrive(barrier);
+      }
     }
   }
 
@@ -202,7 +188,7 @@ class ForwardLane {
         const_cast<char*>(ring.out) + block_.row(k) * ring.out_stride + slice_offset(block_);
 #pragma unroll
     for (int first = 0; first < V; first += N) {
-      Packet packets[1][N];
+      Packet packets[1][N], out[N];
       read_packets<T, false>(block_, chunks_, at, first, packets);
 #pragma unroll
       for (int j = first; j < first + N && j < V; ++j) {
@@ -213,12 +199,17 @@ class ForwardLane {
               fmaf(element<T>(packets[0][j - first], i) - scale.mean, scale.rstd, scale.rest);
           y[i] = fmaf(normal, weight_.get(j, i), bias_.get(j, i));
         }
-        write_packet<T>(block_, chunks_, slice, j, pack<T>(y));
+        out[j - first] = pack<T>(y);
       }
+      write_packets<T>(block_, chunks_, slice, first, out);
     }
   }
 
  private:
+  // Of the cluster.
+  __device__ __forceinline__ int wave() const {
+    return block_.slice.rank * a_.ring.waves + chunks_.wave();
+  }
   // Elements of a row that wave w of the cluster sums.
   __device__ __forceinline__ int elements_of(int w) const {
     const Ring& ring = a_.ring;
@@ -262,8 +253,6 @@ class ForwardLane {
   const Block<T>& block_;
   const LaneChunks<T, V> chunks_;
   const LinePlace x_;
-  const int lane_;
-  const int wave_;  // of the cluster
   Parameters<T, kPacked, V> weight_, bias_;
 };
 
@@ -271,12 +260,17 @@ template <class T, int V, bool kPacked>
 __device__ __forceinline__ void forward(const ForwardRingArgs& args) {
   const Ring& ring = args.ring;
   const Block<T> block(ring);
-  if (static_cast<int>(threadIdx.x) / kWave == ring.waves) {
-    const ForwardLoader<T> loader{args, block};
-    run_loader<T, 1, 1>(
-        block, args.x, args.x, ring.split * ring.waves * static_cast<int>(sizeof(Pair)),
-        [&](std::int64_t row) { return loader.values(row); },
-        [&](int step, const Turn& turn) { loader.finish(step, turn); });
+  const int wave = static_cast<int>(threadIdx.x) / kWave;
+  if (wave == ring.waves) {
+    run_loader<T, 1, 1>(block, args.x, args.x, [&](std::int64_t row) {
+      return Pair{to_accumulate(*reinterpret_cast<const T*>(args.x.row(row))), 0};
+    });
+    return;
+  }
+  if (wave > ring.waves) {
+    const ForwardFinisher<T> finisher(args, block);
+    run_finisher<T, 1>(block, ring.split * ring.waves * static_cast<int>(sizeof(Pair)),
+                       [&](int step, const Turn& turn) { finisher.finish(step, turn); });
     return;
   }
   ForwardLane<T, V, kPacked> lane(args, block);
@@ -288,7 +282,8 @@ __device__ __forceinline__ void forward(const ForwardRingArgs& args) {
 
 // Without the 1, ptxas sometimes wants two blocks on a multiprocessor, and spills for it.
 template <class T, int V, bool kPacked, int kThreads>
-__global__ void __launch_bounds__(kThreads + kWave, 1) forward_ring_kernel(ForwardRingArgs args) {
+__global__ void __launch_bounds__(kThreads + kRingServants * kWave, 1)
+    forward_ring_kernel(ForwardRingArgs args) {
   if constexpr (kBulkCopies) forward<T, V, kPacked>(args);
 }
 

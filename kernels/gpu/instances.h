@@ -57,16 +57,16 @@ inline constexpr Instance kBackwardRow[] = {{1, 768, 1024}, {2, 512, 512}, {4, 2
 // The same kernel without dweight and dbias: the second kernel of backward_two_kernel.
 inline constexpr Instance kBackwardRowDx[] = {
     {1, 1024, 1024}, {2, 1024, 1024}, {4, 512, 512}, {8, 384, 512}};
-// forward_ring, backward_ring: a row on `split` blocks of config.threads threads, and one more wave
-// a block that loads; max_threads is without that wave. Picked by ring_instance (ring_layout.h).
-// Wide: f32 weights of 16-bit rows, which take twice the registers.
-inline constexpr Instance kForwardRing[] = {{1, 608, 0}, {2, 608, 0}, {3, 608, 0}, {4, 480, 0}};
-inline constexpr Instance kForwardRingWide[] = {{1, 608, 0}, {2, 608, 0}, {3, 480, 0}, {4, 352, 0}};
+// forward_ring, backward_ring: a row on `split` blocks of config.threads threads, and two more
+// waves a block that serve them; max_threads is without those. Picked by ring_instance
+// (ring_layout.h). Wide: f32 weights of 16-bit rows, which take twice the registers.
+inline constexpr Instance kForwardRing[] = {{1, 608, 0}, {2, 576, 0}, {3, 448, 0}, {4, 448, 0}};
+inline constexpr Instance kForwardRingWide[] = {{1, 608, 0}, {2, 576, 0}, {3, 448, 0}, {4, 320, 0}};
 inline constexpr Instance kForwardRingF32[] = {
-    {1, 608, 0}, {2, 608, 0}, {3, 608, 0}, {4, 480, 0}, {8, 352, 0}};
-inline constexpr Instance kBackwardRing[] = {{1, 608, 0}, {2, 480, 0}, {3, 352, 0}, {5, 352, 0}};
-inline constexpr Instance kBackwardRingWide[] = {{1, 608, 0}, {2, 480, 0}, {3, 352, 0}};
-inline constexpr Instance kBackwardRingF32[] = {{1, 608, 0}, {2, 608, 0}, {3, 480, 0}, {5, 480, 0}};
+    {1, 608, 0}, {2, 576, 0}, {3, 576, 0}, {4, 448, 0}, {8, 320, 0}};
+inline constexpr Instance kBackwardRing[] = {{1, 576, 0}, {2, 448, 0}, {3, 448, 0}, {4, 448, 0}};
+inline constexpr Instance kBackwardRingWide[] = {{1, 576, 0}, {2, 448, 0}, {3, 320, 0}};
+inline constexpr Instance kBackwardRingF32[] = {{1, 608, 0}, {2, 576, 0}, {3, 448, 0}, {5, 448, 0}};
 
 // Those of the wave and row kernels that are built for a problem's dtype. Wide rows of f64 are
 // rare: they stream, and are summed first.

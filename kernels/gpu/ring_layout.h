@@ -17,6 +17,9 @@ namespace hipnorm::gpu {
 // Bytes of a cache line: copies bring whole lines (3–5 % faster than 16-byte pieces of them).
 inline constexpr std::int64_t kLineBytes = 128;
 
+// Waves of a block beside those that compute: the loader and the finisher.
+inline constexpr int kRingServants = 2;
+
 // Chunks of a row in each block of a cluster; the last blocks may have fewer, or none. Whole lines,
 // where that makes the largest slice at most 5 % larger.
 constexpr std::int64_t ring_slice(std::int64_t chunks, int split) {

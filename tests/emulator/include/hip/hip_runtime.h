@@ -17,6 +17,7 @@
 #error "HIPNORM_EMULATED_WAVE must be 32 or 64: compile with hipnorm_emulate() of tests/emulator"
 #endif
 
+#include <cmath>
 #include <type_traits>
 
 #include "tests/emulator/async.h"
@@ -37,6 +38,7 @@
 #define blockDim (::hipnorm::emulator::current->block->block_dim)
 #define gridDim (::hipnorm::emulator::current->block->grid_dim)
 
+inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline void __syncthreads(std::source_location site = std::source_location::current()) {
   hipnorm::emulator::sync_threads(site);
 }
