@@ -1,4 +1,5 @@
 // A GPU as dispatch sees it, read once from the runtime.
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -83,6 +84,7 @@ void fill(Device& d, const hipDeviceProp_t& properties, int index) {
   d.bulk_copies = properties.major >= 9 && code >= 90;
   const bool clusters = attribute(cudaDevAttrClusterLaunch, index) != 0;
   d.max_cluster = d.bulk_copies && clusters ? 16 : 1;  // beyond 8 blocks: where the device agrees
+  d.cooperative = attribute(cudaDevAttrCooperativeLaunch, index) != 0;
   // Two transfers a clock. Known to be right for H200 (3.2 GHz × 6144 bits: 4.9 TB/s).
   d.bandwidth = 2e3 * attribute(cudaDevAttrMemoryClockRate, index) *
                 (attribute(cudaDevAttrGlobalMemoryBusWidth, index) / 8);
@@ -96,7 +98,12 @@ void fill(Device& d, const hipDeviceProp_t& properties, int) {
   d.lds_bytes = static_cast<std::int64_t>(properties.sharedMemPerBlock);
   d.unit_lds_bytes = static_cast<std::int64_t>(properties.maxSharedMemoryPerMultiProcessor);
   d.registers = 4 * 512 * 64;  // CDNA: 512 a lane on each of 4 SIMDs
-  if (d.arch == "gfx942" || d.arch == "gfx950") d.llc_bytes = std::int64_t{256} << 20;
+  if (d.arch == "gfx942" || d.arch == "gfx950") {
+    d.llc_bytes = std::int64_t{256} << 20;
+    // 38 of a die's units (gfx942) and 32 (gfx950) are in use.
+    d.dies = std::max(1, d.compute_units / (d.arch == "gfx942" ? 38 : 32));
+  }
+  d.cooperative = properties.cooperativeLaunch != 0;
   d.bandwidth = 2e3 * properties.memoryClockRate * (properties.memoryBusWidth / 8);
 }
 
