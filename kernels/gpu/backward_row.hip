@@ -10,23 +10,23 @@ namespace {
 
 // kAhead: the loads of the group's next row are under way while it works on this one.
 template <class T, int V, bool kBlock, bool kAhead, bool kWide>
-__device__ __forceinline__ void backward_rows(const BackwardRowArgs& a) {
+__device__ __forceinline__ void backward_rows(const BackwardRowArgs& args) {
   using A = accumulate_t<T>;
   constexpr int E = kElements<T>;
-  typename GroupOf<T, kBlock>::type group(a.lanes_log2);
+  typename GroupOf<T, kBlock>::type group(args.lanes_log2);
   const int lanes = group.lanes;
   const std::int64_t first_row = std::int64_t{blockIdx.x} * group.count;
   const std::int64_t step = std::int64_t{gridDim.x} * group.count;
   // Of all rows of the group (plan() sees to that), so that weights and sums can stay.
-  const RowShape<T> shape = shape_of_row<T>(a, first_row + group.index);
+  const RowShape<T> shape = shape_of_row<T>(args, first_row + group.index);
   ParameterPackets<T, kWide> weight[V];
 #pragma unroll
   for (int v = 0; v < V; ++v) {
-    weight[v].request(a.weight, from_accumulate<T>(1), v * lanes + group.lane, shape);
+    weight[v].request(args.weight, from_accumulate<T>(1), v * lanes + group.lane, shape);
   }
 
   // A group without a row has zeros for one: in x, dy, mean and rstd.
-  const auto load = [&](std::int64_t r, Packet(&x)[V], Packet(&dy)[V]) {
+  const auto load = [&](const BackwardRowArgs& a, std::int64_t r, Packet(&x)[V], Packet(&dy)[V]) {
     if (r < a.rows) {
       return BackwardReaders<T>(a, r, shape).load_whole(group.lane, lanes, shape, x, dy);
     }
@@ -38,12 +38,13 @@ __device__ __forceinline__ void backward_rows(const BackwardRowArgs& a) {
   Saved<A> next_saved;
   bool next_rest = false;
   if (kAhead) {
-    next_saved = saved_of<T>(a, first_row + group.index);
-    next_rest = load(first_row + group.index, next_x, next_dy);
+    next_saved = saved_of<T>(args, first_row + group.index);
+    next_rest = load(args, first_row + group.index, next_x, next_dy);
   }
 
   A dweight[V][E] = {}, dbias[V][E] = {};
-  for (std::int64_t block_row = first_row; block_row < a.rows; block_row += step) {
+  for (std::int64_t block_row = first_row; block_row < args.rows; block_row += step) {
+    const BackwardRowArgs& a = reread(args);
     const std::int64_t r = block_row + group.index;
     int lane = group.lane;
     Saved<A> saved;
@@ -57,10 +58,10 @@ __device__ __forceinline__ void backward_rows(const BackwardRowArgs& a) {
         dy[v] = next_dy[v];
       }
       next_saved = saved_of<T>(a, r + step);
-      next_rest = load(r + step, next_x, next_dy);
+      next_rest = load(a, r + step, next_x, next_dy);
     } else {
       saved = saved_of<T>(a, r);
-      rest = load(r, x, dy);
+      rest = load(a, r, x, dy);
     }
     if (rest) BackwardReaders<T>(a, r, shape).load_rest(lane, lanes, shape, x, dy);
     saved = usable_part(saved);
@@ -103,15 +104,15 @@ __device__ __forceinline__ void backward_rows(const BackwardRowArgs& a) {
     }
   }
 
-  const std::int64_t offset = std::int64_t{blockIdx.x} * a.pitch;
-  A* const parts[2] = {static_cast<A*>(a.dweight), static_cast<A*>(a.dbias)};
+  const std::int64_t offset = std::int64_t{blockIdx.x} * args.pitch;
+  A* const parts[2] = {static_cast<A*>(args.dweight), static_cast<A*>(args.dbias)};
   if constexpr (!kBlock) {
     if (group.count > 1) {
       const auto shift_of_group = [&](int g) {
-        return shift_of<T>(a.chunks_of + (first_row + g) * a.chunks_stride);
+        return shift_of<T>(args.chunks_of + (first_row + g) * args.chunks_stride);
       };
-      add_groups<T>(parts[0], offset, dweight, shift_of_group, a.cols, group);
-      add_groups<T>(parts[1], offset, dbias, shift_of_group, a.cols, group);
+      add_groups<T>(parts[0], offset, dweight, shift_of_group, args.cols, group);
+      add_groups<T>(parts[1], offset, dbias, shift_of_group, args.cols, group);
       return;
     }
   }

@@ -115,13 +115,14 @@ __device__ __forceinline__ void moments_about(const ForwardStreamArgs& a, std::i
 }
 
 template <class T>
-__global__ void __launch_bounds__(kMaxThreads) forward_stream_kernel(ForwardStreamArgs a) {
+__global__ void __launch_bounds__(kMaxThreads) forward_stream_kernel(ForwardStreamArgs args) {
   using A = accumulate_t<T>;
   constexpr int E = kElements<T>;
   const int threads = static_cast<int>(blockDim.x);
   BlockGroup<double> group;
-  const double cols = static_cast<double>(a.cols);
-  for (std::int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
+  for (std::int64_t r = blockIdx.x; r < args.rows; r += gridDim.x) {
+    const ForwardStreamArgs& a = reread(args);
+    const double cols = static_cast<double>(a.cols);
     const T* elements = reinterpret_cast<const T*>(a.x.row(r));
     const std::int64_t stretches = stretches_of<T>(a, r);
     A origin = to_accumulate(elements[0]);
