@@ -189,7 +189,7 @@ template <class T>
 int backward_wave_resident(const Config&, const Plan& plan, const Problem& problem,
                            const Device& device) {
   int blocks = 0;
-  with_vectors<T, kBackwardWave>(plan.vectors, [&]<int V>() {
+  (void)with_vectors<T, kBackwardWave>(plan.vectors, [&]<int V>() {
     blocks = resident_blocks(wave_kernel<T, V>(problem), plan.threads,
                              wave_lds_bytes<T>(plan, problem), device);
     return hipSuccess;
@@ -200,7 +200,7 @@ template <class T>
 int backward_row_resident(const Config& config, const Plan& plan, const Problem& problem,
                           const Device& device) {
   int blocks = 0;
-  with_vectors<T, kBackwardRow>(plan.vectors, [&]<int V>() {
+  (void)with_vectors<T, kBackwardRow>(plan.vectors, [&]<int V>() {
     blocks = resident_blocks(row_kernel<T, V>(problem, config), plan.threads, kRowLdsBytes, device);
     return hipSuccess;
   });

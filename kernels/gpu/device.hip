@@ -48,6 +48,21 @@ class CurrentDevice {
   int before_ = 0;
 };
 
+// Throws where this build has no code for the device.
+hipFuncAttributes attributes_of_probe(const hipDeviceProp_t& properties, const std::string& arch) {
+  hipFuncAttributes attributes = {};
+  const hipError_t error = hipFuncGetAttributes(&attributes, reinterpret_cast<const void*>(probe));
+  if (error == hipSuccess) return attributes;
+  static_cast<void>(hipGetLastError());
+  if (error != hipErrorNoBinaryForGpu && error != hipErrorInvalidDeviceFunction) {
+    check(error, std::string(properties.name) + " (" + arch + ")");
+  }
+  throw std::invalid_argument(
+      "expected a GPU of an architecture that this build of hipnorm has "
+      "kernels for (" HIPNORM_GPU_ARCHITECTURES "), but " +
+      std::string(properties.name) + " is " + arch);
+}
+
 #if defined(__CUDACC__)
 
 int attribute(cudaDeviceAttr which, int index) {
@@ -61,17 +76,7 @@ int attribute(cudaDeviceAttr which, int index) {
 
 // 90 where the code that would run was compiled for sm_90, or by the driver from PTX of it.
 int code_architecture(const hipDeviceProp_t& properties, const std::string& arch) {
-  cudaFuncAttributes attributes = {};
-  const hipError_t error = cudaFuncGetAttributes(&attributes, probe);
-  if (error == hipSuccess) return attributes.ptxVersion;
-  static_cast<void>(hipGetLastError());
-  if (error != cudaErrorNoKernelImageForDevice && error != cudaErrorInvalidDeviceFunction) {
-    check(error, std::string(properties.name) + " (" + arch + ")");
-  }
-  throw std::invalid_argument(
-      "expected a GPU of an architecture that this build of hipnorm has "
-      "kernels for (" HIPNORM_GPU_ARCHITECTURES "), but " +
-      std::string(properties.name) + " is " + arch);
+  return attributes_of_probe(properties, arch).ptxVersion;
 }
 
 void fill(Device& d, const hipDeviceProp_t& properties, int index) {
@@ -95,6 +100,7 @@ void fill(Device& d, const hipDeviceProp_t& properties, int index) {
 void fill(Device& d, const hipDeviceProp_t& properties, int) {
   d.arch = properties.gcnArchName;
   d.arch = d.arch.substr(0, d.arch.find(':'));  // "gfx942:sramecc+:xnack-"
+  static_cast<void>(attributes_of_probe(properties, d.arch));
   d.lds_bytes = static_cast<std::int64_t>(properties.sharedMemPerBlock);
   d.unit_lds_bytes = static_cast<std::int64_t>(properties.maxSharedMemoryPerMultiProcessor);
   d.registers = 4 * 512 * 64;  // CDNA: 512 a lane on each of 4 SIMDs

@@ -240,7 +240,7 @@ template <class T>
 int forward_row_resident(const Config& config, const Plan& plan, const Problem&,
                          const Device& device) {
   int blocks = 0;
-  with_vectors<T, kForwardRow>(plan.vectors, [&]<int V>() {
+  (void)with_vectors<T, kForwardRow>(plan.vectors, [&]<int V>() {
     const auto kernel =
         config.stages > 1 ? forward_row_kernel<T, V, true> : forward_row_kernel<T, V, false>;
     blocks = resident_blocks(kernel, plan.threads, kRowLdsBytes, device);

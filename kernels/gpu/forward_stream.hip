@@ -162,14 +162,15 @@ __global__ void __launch_bounds__(kMaxThreads) forward_stream_kernel(ForwardStre
     // Backwards: the end of the row was read last, and is the likeliest to be in a cache.
     const RowScale<A> normalise = scale_of(mean, rstd);
     for (std::int64_t index = stretches - 1; index >= 0; --index) {
-      const Stretch<T> stretch = stretch_of<T>(a, r, index);
+      const ForwardStreamArgs& again = reread(args);
+      const Stretch<T> stretch = stretch_of<T>(again, r, index);
       const RowShape<T>& shape = stretch.shape;
       const auto parameter = [&](Parameter p) {
         const std::int64_t size = p.wide ? sizeof(A) : sizeof(T);
         if (p.data != nullptr) p.data = static_cast<const char*>(p.data) + stretch.column * size;
         return p;
       };
-      const Parameter weight = parameter(a.weight), bias = parameter(a.bias);
+      const Parameter weight = parameter(again.weight), bias = parameter(again.bias);
       const int steps = (shape.chunks() + kBatch * threads - 1) / (kBatch * threads);
 #pragma unroll 1
       for (int step = steps - 1; step >= 0; --step) {
