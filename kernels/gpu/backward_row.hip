@@ -26,9 +26,10 @@ __device__ __forceinline__ void backward_rows(const BackwardRowArgs& args) {
   }
 
   // A group without a row has zeros for one: in x, dy, mean and rstd.
-  const auto load = [&](const BackwardRowArgs& a, std::int64_t r, Packet(&x)[V], Packet(&dy)[V]) {
+  const auto load = [&](const BackwardRowArgs& a, std::int64_t r, int lane, Packet(&x)[V],
+                        Packet(&dy)[V]) {
     if (r < a.rows) {
-      return BackwardReaders<T>(a, r, shape).load_whole(group.lane, lanes, shape, x, dy);
+      return BackwardReaders<T>(a, r, shape).load_whole(lane, lanes, shape, x, dy);
     }
 #pragma unroll
     for (int v = 0; v < V; ++v) x[v] = dy[v] = zero_packet();
@@ -39,7 +40,7 @@ __device__ __forceinline__ void backward_rows(const BackwardRowArgs& args) {
   bool next_rest = false;
   if (kAhead) {
     next_saved = saved_of<T>(args, first_row + group.index);
-    next_rest = load(args, first_row + group.index, next_x, next_dy);
+    next_rest = load(args, first_row + group.index, group.lane, next_x, next_dy);
   }
 
   A dweight[V][E] = {}, dbias[V][E] = {};
@@ -47,6 +48,7 @@ __device__ __forceinline__ void backward_rows(const BackwardRowArgs& args) {
     const BackwardRowArgs& a = reread(args);
     const std::int64_t r = block_row + group.index;
     int lane = group.lane;
+    forget(lane);
     Saved<A> saved;
     bool rest;
     if (kAhead) {
@@ -58,12 +60,15 @@ __device__ __forceinline__ void backward_rows(const BackwardRowArgs& args) {
         dy[v] = next_dy[v];
       }
       next_saved = saved_of<T>(a, r + step);
-      next_rest = load(a, r + step, next_x, next_dy);
+      next_rest = load(a, r + step, lane, next_x, next_dy);
     } else {
       saved = saved_of<T>(a, r);
-      rest = load(a, r, x, dy);
+      rest = load(a, r, lane, x, dy);
     }
-    if (rest) BackwardReaders<T>(a, r, shape).load_rest(lane, lanes, shape, x, dy);
+    if (rest) {
+      forget(lane);
+      BackwardReaders<T>(a, r, shape).load_rest(lane, lanes, shape, x, dy);
+    }
     saved = usable_part(saved);
 
     A s1 = 0, s2 = 0;
@@ -104,6 +109,7 @@ __device__ __forceinline__ void backward_rows(const BackwardRowArgs& args) {
     }
   }
 
+  forget(group.lane);
   const std::int64_t offset = std::int64_t{blockIdx.x} * args.pitch;
   A* const parts[2] = {static_cast<A*>(args.dweight), static_cast<A*>(args.dbias)};
   if constexpr (!kBlock) {

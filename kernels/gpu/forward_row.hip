@@ -81,6 +81,7 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& args) {
     const bool rest = shape.cols > 0 && reader.has_rest(shape);
     A first;
     int lane = group.lane;
+    forget(lane);
     if (kAhead) {
       first = next_first;
 #pragma unroll
@@ -95,6 +96,7 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& args) {
       for (int v = 0; v < V; ++v) x[v] = reader.load_whole(v * lanes + lane);
     }
     if (rest) {
+      forget(lane);
 #pragma unroll
       for (int v = 0; v < V; ++v) reader.load_rest(x[v], v * lanes + lane, shape);
     }
