@@ -49,10 +49,10 @@ constexpr int shift_period(const Problem& problem) {
 inline constexpr Instance kForwardWave[] = {
     {1, 1024, 1024}, {2, 1024, 1024}, {4, 768, 512}, {8, 512, 512}};
 inline constexpr Instance kBackwardWave[] = {
-    {1, 640, 1024}, {2, 384, 512}, {3, 384, 512}, {4, 256, 512}};
+    {1, 640, 1024}, {2, 384, 512}, {3, 384, 512}, {4, 256, 0}};
 // forward_row, backward_row: a row on a block.
 inline constexpr Instance kForwardRow[] = {
-    {1, 1024, 1024}, {2, 768, 1024}, {4, 512, 512}, {8, 512, 512}, {16, 384, 512}};
+    {1, 1024, 1024}, {2, 768, 1024}, {4, 512, 512}, {8, 512, 512}, {16, 384, 0}};
 inline constexpr Instance kBackwardRow[] = {{1, 768, 1024}, {2, 512, 512}, {4, 256, 512}};
 // backward_group: a block's strip of a row on each of its waves.
 inline constexpr Instance kBackwardGroup[] = {
@@ -64,7 +64,7 @@ inline constexpr Instance kBackwardGroupF16[] = {// conversions take 7 registers
                                                  {4, 0, 512}};
 // The same kernel without dweight and dbias: the second kernel of backward_two_kernel.
 inline constexpr Instance kBackwardRowDx[] = {
-    {1, 1024, 1024}, {2, 1024, 1024}, {4, 512, 512}, {8, 384, 512}};
+    {1, 1024, 1024}, {2, 1024, 1024}, {4, 512, 512}, {8, 384, 0}};
 // forward_ring, backward_ring: a row on `split` blocks of config.threads threads, and one more wave
 // a block that loads; max_threads is without that wave. Picked by ring_instance (ring_layout.h).
 // Wide: f32 weights of 16-bit rows, which take twice the registers.
