@@ -60,6 +60,25 @@ if(NOT EXISTS "${root}/include/rocprim/rocprim_version.hpp")
   message(FATAL_ERROR "${needs}; ${root} has no include/rocprim: install AMD's package rocprim-dev "
                       "(Debian: librocprim-dev).")
 endif()
+# torch's wheels bring a HIP runtime of their own, whose streams are the ones that kernels are queued
+# on: it has to be the only one in the process. Its major version is that of the headers.
+if(HIPNORM_TORCH AND HIPNORM_TORCH_BUILD STREQUAL "rocm")
+  file(GLOB of_torch "${TORCH_DIR}/lib/libamdhip64.so*")
+  if(of_torch)
+    list(GET of_torch 0 HIPNORM_HIP_LIBRARY)
+  endif()
+  if(EXISTS "${TORCH_DIR}/version.py")
+    file(STRINGS "${TORCH_DIR}/version.py" line REGEX "^hip[: ].*'[0-9]+\\.[0-9]+")
+    string(REGEX MATCH "'([0-9]+)\\.([0-9]+)" line "${line}")
+    set(torch_hip "${CMAKE_MATCH_1}")
+    string(REGEX MATCH "^[0-9]+" found "${HIPNORM_HIP_VERSION}")
+    if(torch_hip AND NOT torch_hip EQUAL found)
+      message(FATAL_ERROR "torch in ${TORCH_DIR} was built with HIP ${torch_hip}.${CMAKE_MATCH_2}, "
+        "but ${root} has HIP ${HIPNORM_HIP_VERSION}: expected the same major version. "
+        "HIPNORM_ROCM_PATH or ROCM_PATH may name another ROCm.")
+    endif()
+  endif()
+endif()
 find_library(HIPNORM_HIP_LIBRARY amdhip64 HINTS "${root}/lib" "${root}/lib64")
 if(NOT HIPNORM_HIP_LIBRARY)
   message(FATAL_ERROR "${needs}; libamdhip64.so is not in ${root}/lib: install AMD's package "
@@ -88,7 +107,7 @@ list(JOIN HIPNORM_GPU_ARCHITECTURES " " for)
 message(STATUS "ROCm kernels by ${HIPNORM_HIP_COMPILER} with HIP ${HIPNORM_HIP_VERSION} in ${root} "
                "for ${for}")
 
-# Optimised whatever the build type, as kernels are. -pragma-once…: none.
+# Optimised whatever the build type, as all kernels are.
 list(TRANSFORM HIPNORM_GPU_ARCHITECTURES PREPEND --offload-arch= OUTPUT_VARIABLE targets)
 list(PREPEND HIPNORM_HIP_FLAGS
   -x hip ${targets} --rocm-path=${root} -std=c++20 -O3 -DNDEBUG -fPIC -fvisibility=hidden

@@ -119,11 +119,9 @@ GpuKernel::GpuKernel(const Config& config, const Problem& problem, const GpuLimi
   }
 }
 
-namespace {
-
-// Registers of a lane, about as many as the compilers report for 16-bit elements on sm_90 and
-// gfx942: the lane's packets, the next row's, weights, column sums. Elements of f32 and f64 fill a
-// packet with half of the sums.
+// About as many as the compilers report for 16-bit elements on sm_90, and no fewer than clang 22
+// reports on CDNA (tests/rocm compares): the lane's packets, the next row's, weights, column sums.
+// Elements of f32 and f64 fill a packet with half of the sums.
 int registers_of(const GpuKernel& kernel, const Problem& problem, const GpuLimits& limits) {
   const int vectors = kernel.instance == nullptr ? 1 : kernel.instance->vectors;
   const bool wide = size_of(problem.x) > 2;
@@ -131,16 +129,23 @@ int registers_of(const GpuKernel& kernel, const Problem& problem, const GpuLimit
   switch (kernel.variant) {
     case Variant::gpu_forward_wave:
     case Variant::gpu_forward_row:
-      count = limits.amd ? 24 + 9 * vectors : std::max(56, 32 + 9 * vectors);
+      count = limits.amd ? (wide ? 48 + 20 * vectors : 72 + 24 * vectors)
+                         : std::max(56, 32 + 9 * vectors);
       break;
     case Variant::gpu_forward_ring: count = 50 + 16 * vectors; break;
     case Variant::gpu_forward_stream: count = 64; break;
     case Variant::gpu_backward_wave:
+      count = limits.amd ? (wide ? 40 + 35 * vectors : 58 + 64 * vectors)
+                         : 35 + (wide ? 36 : 60) * vectors;
+      break;
     case Variant::gpu_backward_row:
-      count = limits.amd ? 34 + (wide ? 24 : 38) * vectors : 35 + (wide ? 36 : 60) * vectors;
+      count = limits.amd ? (wide ? 30 + 33 * vectors : 40 + 54 * vectors)
+                         : 35 + (wide ? 36 : 60) * vectors;
       break;
     case Variant::gpu_backward_ring: count = 40 + (wide ? 24 : 44) * vectors; break;
-    case Variant::gpu_backward_group: count = 34 + (wide ? 34 : 46) * vectors; break;
+    case Variant::gpu_backward_group:
+      count = (wide || !limits.amd ? 34 : 40) + (wide ? 34 : 46) * vectors;
+      break;
     case Variant::gpu_backward_two_kernel: count = 48 + 12 * vectors; break;
     case Variant::gpu_backward_sums_first: count = 128; break;
     default: count = 96; break;  // backward_roles
@@ -152,8 +157,6 @@ int registers_of(const GpuKernel& kernel, const Problem& problem, const GpuLimit
   return std::clamp(std::min((count + 7) / 8 * 8, limits.registers / threads / 8 * 8), 16,
                     limits.amd ? 512 : 255);
 }
-
-}  // namespace
 
 std::int64_t resident_by_formula(const GpuKernel& kernel, const Problem& problem,
                                  const Device& device, const GpuLimits& limits) {

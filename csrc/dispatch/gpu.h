@@ -69,6 +69,9 @@ struct GpuKernel {
   GpuKernel(const Config& config, const Problem& problem, const GpuLimits& limits);
 };
 
+// Registers that a lane of the kernel is assumed to take.
+int registers_of(const GpuKernel& kernel, const Problem& problem, const GpuLimits& limits);
+
 // Groups of a persistent kernel that the device holds at once, by the registers, LDS and threads
 // that they take.
 std::int64_t resident_by_formula(const GpuKernel& kernel, const Problem& problem,

@@ -280,7 +280,7 @@ class Strip {
 template <class T>
 inline constexpr const auto& kInstances = kBackwardGroup;
 template <>
-inline constexpr const auto& kInstances<f16> = kBackwardGroupF16;
+[[maybe_unused]] inline constexpr const auto& kInstances<f16> = kBackwardGroupF16;
 
 template <class T, int V, bool kWide>
 __global__ void __launch_bounds__(launch_bound(kInstances<T>, V))

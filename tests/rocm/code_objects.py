@@ -165,8 +165,8 @@ def demangle(symbols):
 
 def find_tool(name, given=None):
     """An LLVM tool: `given`, on the PATH with or without a version, or where ROCm puts it."""
-    candidates = [given] if given else [name, *(f"{name}-{v}" for v in range(30, 19, -1)),
-                                        f"/opt/rocm/llvm/bin/{name}"]
+    candidates = [given] if given else [f"/opt/rocm/llvm/bin/{name}",
+                                        *(f"{name}-{v}" for v in range(30, 19, -1)), name]
     for candidate in candidates:
         if found := shutil.which(candidate):
             return found
@@ -178,5 +178,5 @@ def disassemble(objdump, code_object):
     with tempfile.NamedTemporaryFile(suffix=".co") as file:
         file.write(code_object)
         file.flush()
-        return subprocess.run([objdump, "-d", "--no-show-raw-insn", "--no-leading-addr", file.name],
+        return subprocess.run([objdump, "-d", "--no-show-raw-insn", file.name],
                               capture_output=True, text=True, check=True).stdout
