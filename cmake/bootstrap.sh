@@ -5,9 +5,10 @@
 #   hipnorm_setup KIND     KIND bench or tests; sets `preset`, of CMakePresets.json
 #   hipnorm_build [TARGET]
 #
-# A person may set: HIPNORM_PRESET (default cuda where torch is a CUDA build and nvcc is here, else
-# cpu), TORCH_DIR (torch's folder with include/ and lib/), HIPNORM_PYTHON (default python3), CXX,
-# CUDA_HOME, CMAKE_BUILD_PARALLEL_LEVEL, and whatever apt and pip read.
+# A person may set: HIPNORM_PRESET (default cuda where torch is a CUDA build and nvcc is here, rocm
+# where it is a ROCm build and ROCm is here, else cpu), TORCH_DIR (torch's folder with include/ and
+# lib/), HIPNORM_PYTHON (default python3), CXX, CUDA_HOME, ROCM_PATH, CMAKE_BUILD_PARALLEL_LEVEL, and
+# whatever apt and pip read.
 # A set-up that was interrupted is taken up by the next run: each step looks at what is there, and
 # the stamp that skips them all is written last.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
@@ -44,6 +45,30 @@ has_header() {
   fi
 }
 
+# What ci-rocm compiles with where there is no ROCm: a file, and the package that brings it in
+# Debian 12 (HIP 5.2 and rocPRIM 5.3 for a clang that knows gfx950).
+readonly OLD_HIP=(
+  /usr/include/hip/hip_runtime.h libamdhip64-dev
+  /usr/include/rocprim/rocprim.hpp librocprim-dev
+  /usr/lib/x86_64-linux-gnu/amdgcn/bitcode/ocml.bc rocm-device-libs
+  /usr/bin/clang++-22 clang-22
+  /usr/bin/ld.lld-22 lld-22
+  /usr/bin/clang-offload-bundler-22 clang-tools-22
+  /usr/bin/llvm-objdump-22 llvm-22
+)
+
+# Prints where ROCm lies.
+rocm_root() {
+  local place
+  for place in "${ROCM_PATH:-}" "${HIP_PATH:-}" /opt/rocm; do
+    if [[ -n $place && -e $place/include/hip/hip_version.h ]]; then
+      printf '%s\n' "$place"
+      return
+    fi
+  done
+  return 1
+}
+
 # Sets `missing` to the packages that KIND needs and this machine lacks.
 find_missing() {
   local kind=$1 i
@@ -54,6 +79,11 @@ find_missing() {
   for ((i = 0; i < ${#HEADERS[@]}; i += 2)); do
     has_header "${HEADERS[i]}" || missing+=("${HEADERS[i + 1]}")
   done
+  if [[ $preset == ci-rocm ]] && ! rocm_root >/dev/null; then
+    for ((i = 0; i < ${#OLD_HIP[@]}; i += 2)); do
+      [[ -e ${OLD_HIP[i]} ]] || missing+=("${OLD_HIP[i + 1]}")
+    done
+  fi
   if ! have "$base_python"; then
     [[ $base_python == python3 ]] || fail "HIPNORM_PYTHON=$base_python is no program here."
     missing+=(python3 python3-dev python3-venv)
@@ -173,7 +203,18 @@ make_venv() {
 
 # Prints the preset for the torch in `torch_dir`.
 choose_preset() {
-  if [[ ! -e $torch_dir/lib/libtorch_cuda.so ]]; then
+  if [[ -e $torch_dir/lib/libtorch_hip.so ]]; then
+    if rocm_root >/dev/null; then
+      echo rocm
+    elif [[ -e /dev/kfd ]]; then
+      fail "an AMD GPU is here and a ROCm build of torch, but no ROCm to compile with, in ROCM_PATH" \
+        "or /opt/rocm: install AMD's packages hip-dev, rocprim-dev and rocm-llvm (ROCm 6.3 or" \
+        "newer), or set HIPNORM_PRESET=cpu."
+    else
+      say "torch is a ROCm build, but neither a GPU nor ROCm is here: building for the CPU."
+      echo cpu
+    fi
+  elif [[ ! -e $torch_dir/lib/libtorch_cuda.so ]]; then
     echo cpu
   elif have nvcc || [[ -n ${CUDACXX:-} || -x ${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]]; then
     echo cuda
@@ -199,7 +240,8 @@ setup_key() {
   {
     cat "$root"/cmake/bootstrap.sh "$root"/cmake/requirements.txt "$root"/CMakePresets.json
     printf '%s\n' "$root" "$(command -v "$base_python")" "${TORCH_DIR:-}" "${CXX:-}" \
-      "${CXXFLAGS:-}" "${CMAKE_PREFIX_PATH:-}" "${CUDA_HOME:-}" "$(command -v nvcc)"
+      "${CXXFLAGS:-}" "${CMAKE_PREFIX_PATH:-}" "${CUDA_HOME:-}" "$(command -v nvcc)" \
+      "${ROCM_PATH:-}" "${HIP_PATH:-}" "$(rocm_root)"
   } | sha256sum | cut -d ' ' -f 1
 }
 

@@ -64,6 +64,7 @@ struct VariantInfo {
   V(gpu_backward_wave,       gpu, 0, 1, 0, row,        (64, 256),  (1, 64), (0, 0), (0, 0),  (0, 0),     (0, 0), (0, 0), "persistent, several rows a block, each on part of a wave or a wave")          \
   V(gpu_backward_row,        gpu, 0, 1, 0, row,        (64, 512),  (0, 0),  (0, 0), (0, 0),  (0, 0),     (1, 2), (0, 0), "persistent, a block a row, row and sums in registers")                        \
   V(gpu_backward_ring,       gpu, 0, 1, 0, split_row,  (64, 992),  (1, 4),  (0, 0), (1, 16), (0, 0),     (2, 8), (0, 0), "persistent, rows pass through a ring in LDS; a row on a cluster of blocks")   \
+  V(gpu_backward_group,      gpu, 0, 1, 0, split_row,  (64, 1024), (0, 0),  (0, 0), (1, 64), (0, 0),     (0, 0), (0, 0), "persistent, a row on blocks that exchange sums through memory: on request only") \
   V(gpu_backward_two_kernel, gpu, 0, 0, 1, two_kernel, (64, 512),  (0, 0),  (0, 0), (0, 0),  (1, 4096),  (0, 0), (0, 0), "column strips reduce dW/dB, then a block a row gives dX")                     \
   V(gpu_backward_roles,      gpu, 0, 0, 1, two_kernel, (64, 512),  (0, 0),  (0, 0), (0, 0),  (0, 0),     (0, 0), (0, 0), "one launch: some blocks reduce columns, others do rows: few rows")            \
   V(gpu_backward_sums_first, gpu, 0, 1, 1, sums_first, (64, 512),  (0, 0),  (0, 0), (0, 0),  (1, 4096),  (0, 0), (0, 0), "row sums first, then column strips write dX and dW/dB: any N")
@@ -103,6 +104,11 @@ constexpr std::span<const VariantInfo> variants() { return kVariants; }
 constexpr const VariantInfo& info(Variant variant) {
   return kVariants[static_cast<std::size_t>(variant)];
 }
+
+// Never a default, however fast the cost model thinks it: runs where a table's measured row or a
+// forced config names it. backward_group's blocks wait for each other through memory, and nobody
+// has seen it run on the hardware that it is for.
+constexpr bool on_request_only(Variant variant) { return variant == Variant::gpu_backward_group; }
 
 // Whether the variant serves `op`. Op::backward takes both backward families.
 constexpr bool serves(const VariantInfo& variant, Op op) {

@@ -153,8 +153,11 @@ std::vector<Config> candidates(const Problem& problem, const Device& device) {
   for_each_candidate(problem, device, [&](const Config& config) {
     timed.push_back({config, predict(config, problem, device).seconds});
   });
-  std::stable_sort(timed.begin(), timed.end(),
-                   [](const Timed& a, const Timed& b) { return a.seconds < b.seconds; });
+  std::stable_sort(timed.begin(), timed.end(), [](const Timed& a, const Timed& b) {
+    const bool a_waits = on_request_only(a.config.variant);
+    const bool b_waits = on_request_only(b.config.variant);
+    return a_waits != b_waits ? b_waits : a.seconds < b.seconds;
+  });
   std::vector<Config> configs;
   configs.reserve(timed.size());
   for (const Timed& each : timed) configs.push_back(each.config);
@@ -165,6 +168,7 @@ Config default_config(const Problem& problem, const Device& device) {
   Config best = plainest_config(problem, device);
   double least = -1;
   for_each_candidate(problem, device, [&](const Config& config) {
+    if (on_request_only(config.variant)) return;
     const double seconds = predict(config, problem, device).seconds;
     if (least >= 0 && seconds >= least) return;
     least = seconds;

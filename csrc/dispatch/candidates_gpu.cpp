@@ -7,6 +7,7 @@
 #include "csrc/dispatch/gpu.h"
 #include "csrc/dispatch/validate.h"
 #include "kernels/gpu/columns_layout.h"
+#include "kernels/gpu/group_layout.h"
 #include "kernels/gpu/ring_layout.h"
 
 namespace hipnorm {
@@ -57,6 +58,7 @@ class Candidates {
       roles_variant();
     }
     if (problem_.op != Op::backward_fused || list_.empty()) sums_first_variant();
+    if (problem_.op != Op::backward_two_kernel) group_variant();
     return std::move(list_);
   }
 
@@ -133,6 +135,24 @@ class Candidates {
           last = config.stages;
         }
         while (list_.size() == before && --config.stages >= 2) add(config);
+      }
+    }
+  }
+
+  // The fewest blocks that hold a row, with all threads that have registers, and with half of them:
+  // more groups.
+  void group_variant() {
+    const Variant variant = Variant::gpu_backward_group;
+    std::int64_t last = 0;
+    for (const gpu::Instance& instance : gpu::group_instances(problem_.x)) {
+      const std::int64_t split = ceil_div(chunks_, std::int64_t{instance.vectors} * limits_.wave);
+      if (split < 2 || split > info(variant).split.high) continue;
+      if (split == last) break;  // the narrower instance holds the slice
+      last = split;
+      for (const int threads : {limits_.bound(instance), limits_.bound(instance) / 2}) {
+        Config config{.variant = variant, .threads = threads};
+        config.split = static_cast<int>(split);
+        add(config);
       }
     }
   }

@@ -18,10 +18,12 @@ struct Cost {
 // `config` must be valid for the problem.
 Cost predict(const Config& config, const Problem& problem, const Device& device);
 
-// Every config worth a try, valid ones only, cheapest prediction first (ties in the list's order).
+// Every config worth a try, valid ones only, cheapest prediction first (ties in the list's order);
+// behind all others, in the same order, those of variants that run on request only.
 std::vector<Config> candidates(const Problem& problem, const Device& device);
 
 // The candidate with the lowest predicted time: the first of candidates(), without making the list.
+// Never one that runs on request only.
 // Total: there is one for every problem with rows, cols ≥ 0 and rows × cols ≤ 2^58 on every device
 // that has kernels. Throws std::invalid_argument where no variant serves the op on this device.
 Config default_config(const Problem& problem, const Device& device);

@@ -45,6 +45,7 @@ class Model {
       case Variant::gpu_backward_row: backward_rows(); break;
       case Variant::gpu_forward_ring:
       case Variant::gpu_backward_ring: ring(); break;
+      case Variant::gpu_backward_group: group(); break;
       case Variant::gpu_backward_two_kernel: two_kernel(); break;
       case Variant::gpu_backward_sums_first: sums_first(); break;
       case Variant::gpu_backward_roles: roles(); break;
@@ -266,6 +267,33 @@ class Model {
     // The last step ends when nothing else moves any more.
     total_.seconds += 0.5 * (step_seconds + step * reads / unit_bandwidth_);
     if (backward) reduce_parts(static_cast<double>(plan_.groups));
+  }
+
+  // A wave's row is under way while its last is summed and the one before is written. The waves do
+  // not wait for each other, but each for its group, once a step.
+  void group() {
+    Work work;
+    const double writes = problem_.grads.dx ? 1 : 0;
+    const double waves = config_.threads / limits_.wave;
+    work.memory = (2 + writes) * tensor_;
+    work.cached = 3 * 8 * rows_ * config_.split;  // slots: emptied, posted, asked for
+    work.ops = kBackwardOps * elements_ + trip_ops(rows_ * config_.split, limits_.wave);
+    work.blocks = static_cast<double>(plan_.tasks);
+    const double each = work.blocks / units_busy(work.blocks);
+    const double strip = row_bytes_ / config_.split;
+    const double step = waves * strip * (2 + writes);  // bytes of a block
+    const double step_ops =
+        kBackwardOps * waves * strip / size_of(problem_.x) + trip_ops(waves, limits_.wave);
+    const double step_seconds = costs_.exchange + each * step_ops / lane_rate();
+    work.unit_rate =
+        std::min(loads(each * waves * 2 * strip, (2 + writes) / 2), each * step / step_seconds);
+    work.stretch = persistent_stretch();
+    work.least = 2 * step_seconds;
+    parameters(work, work.blocks / config_.split);
+    add(work);
+    total_.seconds += launch_;  // of the memory node that empties the slots
+    total_.seconds += 0.5 * step_seconds;
+    reduce_parts(static_cast<double>(plan_.groups));
   }
 
   // Column strips, which walk down the rows. What they move is the caller's to add.

@@ -32,6 +32,8 @@ struct Device {
   int registers = 0;                // of 32 bits, of one compute unit
   int max_cluster = 1;              // blocks of a cluster; 1: the device has no clusters
   bool bulk_copies = false;         // copies from memory to LDS by the copy engine (sm_90)
+  bool cooperative = false;         // grids whose blocks all run at the same time
+  int dies = 1;                     // parts with an L2 of their own, to which blocks go in turn
   // Blocks (clusters, where config.split > 1) of the config's main kernel that the device holds at
   // once, from the runtime's occupancy query. `plan` has threads, vectors and lds_bytes. Null: by
   // formula, from the fields above.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/gpu/columns_layout.h"
+#include "kernels/gpu/group_layout.h"
 #include "kernels/gpu/ring_layout.h"
 
 namespace hipnorm {
@@ -90,6 +91,23 @@ GpuKernel::GpuKernel(const Config& config, const Problem& problem, const GpuLimi
       instance = gpu::ring_instance(problem, config.threads, together, config.split);
       break;
     }
+    case Variant::gpu_backward_group: {
+      // A row's slice on one wave; the waves of a block take rows of their own.
+      persistent = cooperative = true;
+      cluster = config.split;
+      const int waves = std::max(1, config.threads / limits.wave);
+      units = ceil_div(problem.rows, waves);
+      period = 1;  // rows are aligned
+      lanes = limits.wave;
+      chunks = gpu::group_slice(std::min(chunks, kEndlessRow), config.split);
+      instances = gpu::group_instances(problem.x);
+      instance = gpu::instance_for(instances, chunks, lanes);
+      if (instance != nullptr) {
+        lds_bytes = gpu::group_lds_bytes(threads, instance->vectors, limits.wave, problem.x,
+                                         problem.weight);
+      }
+      break;
+    }
     case Variant::gpu_backward_two_kernel:
       lds_bytes = std::max(gpu::column_lds_bytes(problem, config.threads), gpu::kRowLdsBytes);
       break;
@@ -101,11 +119,9 @@ GpuKernel::GpuKernel(const Config& config, const Problem& problem, const GpuLimi
   }
 }
 
-namespace {
-
-// Registers of a lane, about as many as the compilers report for 16-bit elements on sm_90 and
-// gfx942: the lane's packets, the next row's, weights, column sums. Elements of f32 and f64 fill a
-// packet with half of the sums.
+// About as many as the compilers report for 16-bit elements on sm_90, and no fewer than clang 22
+// reports on CDNA (tests/rocm compares): the lane's packets, the next row's, weights, column sums.
+// Elements of f32 and f64 fill a packet with half of the sums.
 int registers_of(const GpuKernel& kernel, const Problem& problem, const GpuLimits& limits) {
   const int vectors = kernel.instance == nullptr ? 1 : kernel.instance->vectors;
   const bool wide = size_of(problem.x) > 2;
@@ -113,15 +129,23 @@ int registers_of(const GpuKernel& kernel, const Problem& problem, const GpuLimit
   switch (kernel.variant) {
     case Variant::gpu_forward_wave:
     case Variant::gpu_forward_row:
-      count = limits.amd ? 24 + 9 * vectors : std::max(56, 32 + 9 * vectors);
+      count = limits.amd ? (wide ? 48 + 20 * vectors : 72 + 24 * vectors)
+                         : std::max(56, 32 + 9 * vectors);
       break;
     case Variant::gpu_forward_ring: count = 50 + 16 * vectors; break;
     case Variant::gpu_forward_stream: count = 64; break;
     case Variant::gpu_backward_wave:
+      count = limits.amd ? (wide ? 40 + 35 * vectors : 58 + 64 * vectors)
+                         : 35 + (wide ? 36 : 60) * vectors;
+      break;
     case Variant::gpu_backward_row:
-      count = limits.amd ? 34 + (wide ? 24 : 38) * vectors : 35 + (wide ? 36 : 60) * vectors;
+      count = limits.amd ? (wide ? 30 + 33 * vectors : 40 + 54 * vectors)
+                         : 35 + (wide ? 36 : 60) * vectors;
       break;
     case Variant::gpu_backward_ring: count = 40 + (wide ? 24 : 44) * vectors; break;
+    case Variant::gpu_backward_group:
+      count = (wide || !limits.amd ? 34 : 40) + (wide ? 34 : 46) * vectors;
+      break;
     case Variant::gpu_backward_two_kernel: count = 48 + 12 * vectors; break;
     case Variant::gpu_backward_sums_first: count = 128; break;
     default: count = 96; break;  // backward_roles
@@ -135,8 +159,6 @@ int registers_of(const GpuKernel& kernel, const Problem& problem, const GpuLimit
                     limits.amd ? 512 : 255);
 }
 
-}  // namespace
-
 std::int64_t resident_by_formula(const GpuKernel& kernel, const Problem& problem,
                                  const Device& device, const GpuLimits& limits) {
   constexpr std::int64_t kUnitThreads = 2048, kUnitBlocks = 32;
@@ -149,6 +171,7 @@ std::int64_t resident_by_formula(const GpuKernel& kernel, const Problem& problem
                    limits.registers / registers}));
   const std::int64_t compute_units = std::clamp(device.compute_units, 1, 1 << 16);
   if (kernel.cluster == 1) return compute_units * blocks;
+  if (kernel.cooperative) return compute_units * blocks / kernel.cluster;
   // Clusters lie within a part of the chip (GPC) whose units they do not divide: an H200 of 132
   // units holds 66 of 2, 39 of 3, 30 of 4, 15 of 8 and 7 of 16.
   const std::int64_t usable = kernel.cluster == 2 ? compute_units : compute_units * 10 / 11;

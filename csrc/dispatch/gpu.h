@@ -57,6 +57,7 @@ struct GpuKernel {
   int cluster = 1;                           // blocks that share a row
   std::int64_t lds_bytes = 0;
 
+  bool cooperative = false;  // all blocks of the grid run at the same time
   // Persistent kernels: Plan::groups share `units` (rows, or the rows_per_block rows of a block),
   // group g taking units g, g + groups, …, `together` of them in one step. Where a group takes more
   // than one, groups must be a multiple of `period`, so that a lane's columns stay the same.
@@ -67,6 +68,9 @@ struct GpuKernel {
 
   GpuKernel(const Config& config, const Problem& problem, const GpuLimits& limits);
 };
+
+// Registers that a lane of the kernel is assumed to take.
+int registers_of(const GpuKernel& kernel, const Problem& problem, const GpuLimits& limits);
 
 // Groups of a persistent kernel that the device holds at once, by the registers, LDS and threads
 // that they take.

@@ -24,6 +24,7 @@ struct Sheet {
   std::int64_t lds, unit_lds;
   int registers;
   int cluster;
+  int dies = 1;
 };
 
 KnownDevice known(std::string_view name, std::string_view arch, const Sheet& s) {
@@ -46,6 +47,8 @@ KnownDevice known(std::string_view name, std::string_view arch, const Sheet& s) 
   d.registers = s.registers;
   d.max_cluster = s.cluster;
   d.bulk_copies = s.cluster > 1;
+  d.cooperative = true;
+  d.dies = s.dies;
   return {name, d};
 }
 
@@ -71,11 +74,11 @@ constexpr Sheet kA100 = {108,           192 * kKiB, 40 * kMiB,  40 * kMiB,  2.03
 constexpr Sheet kMI250X = {110,        16 * kKiB, 8 * kMiB,  8 * kMiB,  1.6e12, kCopyAmd,
                            kLaunchAmd, 64,        64 * kKiB, 64 * kKiB, 131072, 1};
 // MI300X: 8 dies of 38 units and 4 MB of L2; 256 MB of Infinity Cache at the memory; 5.3 TB/s.
-constexpr Sheet kMI300X = {304,        32 * kKiB, 32 * kMiB, 256 * kMiB, 5.3e12, kCopyAmd,
-                           kLaunchAmd, 64,        64 * kKiB, 64 * kKiB,  131072, 1};
+constexpr Sheet kMI300X = {304, 32 * kKiB, 32 * kMiB, 256 * kMiB, 5.3e12, kCopyAmd, kLaunchAmd,
+                           64,  64 * kKiB, 64 * kKiB, 131072,     1,      8};
 // MI350X: 8 dies of 32 units, 160 KB of LDS a unit (CDNA 4 white paper); 8 TB/s.
-constexpr Sheet kMI350X = {256,        32 * kKiB, 32 * kMiB,  256 * kMiB, 8e12,   kCopyAmd,
-                           kLaunchAmd, 64,        160 * kKiB, 160 * kKiB, 131072, 1};
+constexpr Sheet kMI350X = {256, 32 * kKiB,  32 * kMiB,  256 * kMiB, 8e12, kCopyAmd, kLaunchAmd,
+                           64,  160 * kKiB, 160 * kKiB, 131072,     1,    8};
 // RX 7900 XTX. The runtime counts its 96 units in pairs (WGPs), which share 128 KB of LDS, 64 a
 // block, and have 4 SIMDs of 192 KB of registers ("RDNA3 Instruction Set Architecture", 1536
 // registers a lane of 32). 6 MB of L2, 96 MB of Infinity Cache, 960 GB/s.

@@ -32,7 +32,7 @@ struct Plan {
   std::int64_t bias_offset = 0;
   // sums: CPU: M × split pairs of doubles; split_row: (mean, Σ(x − mean)²) of a strip; sums_first
   //   with dx: its part of (c1, c2). GPU: sums_first with dx: M pairs (c1, c2) of the accumulate
-  //   type.
+  //   type; backward_group: M × split pairs of floats.
   std::int64_t sums_offset = 0;
   // dweight, dbias: P × pitch elements of the accumulate type each, where that gradient is asked.
   std::int64_t dweight_offset = 0;

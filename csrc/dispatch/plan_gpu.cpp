@@ -13,12 +13,15 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b +
 // The fewest groups that need no more steps each than all resident ones would: none idles in the
 // last step, and fewer partial rows are written. Where the period asks for more groups than are
 // resident, the others run after them: they do not wait for each other.
-std::int64_t group_count(const GpuKernel& kernel, std::int64_t resident) {
-  const std::int64_t most = std::max(kernel.period, resident / kernel.period * kernel.period);
+std::int64_t group_count(const GpuKernel& kernel, std::int64_t resident, const Device& device) {
+  std::int64_t period = kernel.period;
+  // As many groups on each die, so that none lies on two; and never more than are resident.
+  if (kernel.cooperative) period = resident >= device.dies ? std::max(1, device.dies) : 1;
+  const std::int64_t most = std::max(period, resident / period * period);
   if (kernel.units <= std::max(most, resident)) return kernel.units;  // one each
   const std::int64_t steps = ceil_div(ceil_div(kernel.units, most), kernel.together);
   const std::int64_t even = ceil_div(kernel.units, steps * kernel.together);
-  return ceil_div(even, kernel.period) * kernel.period;
+  return ceil_div(even, period) * period;
 }
 
 // Blocks of the main grid of a variant that is not persistent. Those that take rows stride where
@@ -54,7 +57,7 @@ Plan plan_gpu(const Config& config, const Problem& problem, const Device& device
     const std::int64_t resident = ask && device.resident_groups != nullptr
                                       ? device.resident_groups(config, result, problem, device)
                                       : resident_by_formula(kernel, problem, device, limits);
-    result.groups = resident <= 0 ? 0 : group_count(kernel, resident);
+    result.groups = resident <= 0 ? 0 : group_count(kernel, resident, device);
     result.tasks = result.groups * kernel.cluster;
     parts = result.groups;
   } else {

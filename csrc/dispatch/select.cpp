@@ -103,6 +103,7 @@ Selection choose(const Problem& problem, const Device& device) {
   }
   selection.source = Source::chosen_default;
   for (const Config& config : candidates(problem, device)) {
+    if (on_request_only(config.variant)) continue;
     selection.config = config;
     selection.plan = plan(config, problem, device);
     if (runs(selection.plan, problem)) return selection;

@@ -64,6 +64,35 @@ Reason check_ring(const Case& c) {
   return std::nullopt;
 }
 
+// A row shared by blocks that wait for each other through memory.
+Reason check_group(const Case& c) {
+  if (!c.kernel.cooperative) return std::nullopt;
+  if (!c.device.cooperative) {
+    return concat(c.name(), " needs cooperative launches, which ", c.device.arch, " does not have");
+  }
+  if (c.problem.x == DType::f64) return concat(c.name(), " does not take f64");
+  if (resident_by_formula(c.kernel, c.problem, c.device, c.limits) == 0) {
+    return concat("split=", c.config.split, ", but ", c.device.arch,
+                  " does not hold so many blocks");
+  }
+  const std::int64_t packet = gpu::kPacketBytes / size_of(c.problem.x);
+  if (c.problem.alignment < gpu::kPacketBytes || c.problem.cols % packet != 0) {
+    return concat(c.name(), " takes rows of whole packets of 16 bytes, but rows of ",
+                  c.problem.cols, " cols are aligned to ", c.problem.alignment);
+  }
+  if (c.config.split > c.limits.wave) {
+    return concat("split=", c.config.split, ", but a wave of ", c.device.arch, " asks for at most ",
+                  c.limits.wave, " blocks' sums at once");
+  }
+  const std::int64_t chunks = gpu::chunks_of_row(c.problem);
+  if ((c.config.split - 1) * c.kernel.chunks >= chunks) {
+    return concat("split=", c.config.split, ", but of the ", chunks, " packets of ", c.problem.cols,
+                  " cols each of the first blocks takes ", c.kernel.chunks,
+                  ", and none is left for the last");
+  }
+  return std::nullopt;
+}
+
 Reason check_instance(const Case& c) {
   if (c.kernel.instances.empty()) return std::nullopt;
   const gpu::Instance* instance = c.kernel.instance;
@@ -81,6 +110,10 @@ Reason check_instance(const Case& c) {
     return concat("threads=", c.config.threads, ", but ", c.problem.cols, " cols are ",
                   c.kernel.chunks, what, ", of which ", c.kernel.lanes, " lanes hold at most ",
                   c.kernel.instances.back().vectors * c.kernel.lanes);
+  }
+  if (c.limits.bound(*instance) == 0) {
+    return concat(c.name(), " of ", instance->vectors, " packets a lane is not built for ",
+                  c.device.arch);
   }
   if (c.config.threads > c.limits.bound(*instance)) {
     return concat("threads=", c.config.threads, ", but with ", instance->vectors,
@@ -108,6 +141,7 @@ Reason validate_gpu(const Config& config, const Problem& problem, const Device& 
   const Case c{config, problem, device, limits, kernel};
   if (auto reason = check_threads(c)) return reason;
   if (auto reason = check_ring(c)) return reason;
+  if (auto reason = check_group(c)) return reason;
   if (auto reason = check_instance(c)) return reason;
   if (auto reason = check_parts(c)) return reason;
   if (kernel.lds_bytes > limits.lds_bytes) {

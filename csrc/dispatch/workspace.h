@@ -58,6 +58,10 @@ Workspace<T> workspace(const Config& config, const Problem& problem, std::int64_
     const std::int64_t pad = (pairs - problem.rows % pairs) % pairs;
     sizes.sums = (static_cast<T>(problem.rows) + static_cast<T>(pad)) *
                  static_cast<T>(2 * size_of(accumulate));
+  } else if (config.variant == Variant::gpu_backward_group) {  // (Σg, Σg·x̂) of a row's strip
+    const std::int64_t pad = (8 - (problem.rows % 8) * (config.split % 8) % 8) % 8;
+    sizes.sums =
+        (static_cast<T>(problem.rows) * static_cast<T>(config.split) + static_cast<T>(pad)) * 8;
   } else if (!gpu && (variant.form == Form::split_row || sums_first)) {
     // 2 doubles a row and strip: (mean, M2) or (c1, c2); 4 pairs make 64 bytes
     const std::int64_t pad = (4 - (problem.rows % 4) * (config.split % 4) % 4) % 4;

@@ -10,25 +10,26 @@ namespace {
 
 // kAhead: the loads of the group's next row are under way while it works on this one.
 template <class T, int V, bool kBlock, bool kAhead, bool kWide>
-__device__ __forceinline__ void backward_rows(const BackwardRowArgs& a) {
+__device__ __forceinline__ void backward_rows(const BackwardRowArgs& args) {
   using A = accumulate_t<T>;
   constexpr int E = kElements<T>;
-  typename GroupOf<T, kBlock>::type group(a.lanes_log2);
+  typename GroupOf<T, kBlock>::type group(args.lanes_log2);
   const int lanes = group.lanes;
   const std::int64_t first_row = std::int64_t{blockIdx.x} * group.count;
   const std::int64_t step = std::int64_t{gridDim.x} * group.count;
   // Of all rows of the group (plan() sees to that), so that weights and sums can stay.
-  const RowShape<T> shape = shape_of_row<T>(a, first_row + group.index);
+  const RowShape<T> shape = shape_of_row<T>(args, first_row + group.index);
   ParameterPackets<T, kWide> weight[V];
 #pragma unroll
   for (int v = 0; v < V; ++v) {
-    weight[v].request(a.weight, from_accumulate<T>(1), v * lanes + group.lane, shape);
+    weight[v].request(args.weight, from_accumulate<T>(1), v * lanes + group.lane, shape);
   }
 
   // A group without a row has zeros for one: in x, dy, mean and rstd.
-  const auto load = [&](std::int64_t r, Packet(&x)[V], Packet(&dy)[V]) {
+  const auto load = [&](const BackwardRowArgs& a, std::int64_t r, int lane, Packet(&x)[V],
+                        Packet(&dy)[V]) {
     if (r < a.rows) {
-      return BackwardReaders<T>(a, r, shape).load_whole(group.lane, lanes, shape, x, dy);
+      return BackwardReaders<T>(a, r, shape).load_whole(lane, lanes, shape, x, dy);
     }
 #pragma unroll
     for (int v = 0; v < V; ++v) x[v] = dy[v] = zero_packet();
@@ -38,14 +39,16 @@ __device__ __forceinline__ void backward_rows(const BackwardRowArgs& a) {
   Saved<A> next_saved;
   bool next_rest = false;
   if (kAhead) {
-    next_saved = saved_of<T>(a, first_row + group.index);
-    next_rest = load(first_row + group.index, next_x, next_dy);
+    next_saved = saved_of<T>(args, first_row + group.index);
+    next_rest = load(args, first_row + group.index, group.lane, next_x, next_dy);
   }
 
   A dweight[V][E] = {}, dbias[V][E] = {};
-  for (std::int64_t block_row = first_row; block_row < a.rows; block_row += step) {
+  for (std::int64_t block_row = first_row; block_row < args.rows; block_row += step) {
+    const BackwardRowArgs& a = reread(args);
     const std::int64_t r = block_row + group.index;
     int lane = group.lane;
+    forget(lane);
     Saved<A> saved;
     bool rest;
     if (kAhead) {
@@ -57,12 +60,15 @@ __device__ __forceinline__ void backward_rows(const BackwardRowArgs& a) {
         dy[v] = next_dy[v];
       }
       next_saved = saved_of<T>(a, r + step);
-      next_rest = load(r + step, next_x, next_dy);
+      next_rest = load(a, r + step, lane, next_x, next_dy);
     } else {
       saved = saved_of<T>(a, r);
-      rest = load(r, x, dy);
+      rest = load(a, r, lane, x, dy);
     }
-    if (rest) BackwardReaders<T>(a, r, shape).load_rest(lane, lanes, shape, x, dy);
+    if (rest) {
+      forget(lane);
+      BackwardReaders<T>(a, r, shape).load_rest(lane, lanes, shape, x, dy);
+    }
     saved = usable_part(saved);
 
     A s1 = 0, s2 = 0;
@@ -103,15 +109,16 @@ __device__ __forceinline__ void backward_rows(const BackwardRowArgs& a) {
     }
   }
 
-  const std::int64_t offset = std::int64_t{blockIdx.x} * a.pitch;
-  A* const parts[2] = {static_cast<A*>(a.dweight), static_cast<A*>(a.dbias)};
+  forget(group.lane);
+  const std::int64_t offset = std::int64_t{blockIdx.x} * args.pitch;
+  A* const parts[2] = {static_cast<A*>(args.dweight), static_cast<A*>(args.dbias)};
   if constexpr (!kBlock) {
     if (group.count > 1) {
       const auto shift_of_group = [&](int g) {
-        return shift_of<T>(a.chunks_of + (first_row + g) * a.chunks_stride);
+        return shift_of<T>(args.chunks_of + (first_row + g) * args.chunks_stride);
       };
-      add_groups<T>(parts[0], offset, dweight, shift_of_group, a.cols, group);
-      add_groups<T>(parts[1], offset, dbias, shift_of_group, a.cols, group);
+      add_groups<T>(parts[0], offset, dweight, shift_of_group, args.cols, group);
+      add_groups<T>(parts[1], offset, dbias, shift_of_group, args.cols, group);
       return;
     }
   }
@@ -188,7 +195,7 @@ template <class T>
 int backward_wave_resident(const Config&, const Plan& plan, const Problem& problem,
                            const Device& device) {
   int blocks = 0;
-  with_vectors<T, kBackwardWave>(plan.vectors, [&]<int V>() {
+  (void)with_vectors<T, kBackwardWave>(plan.vectors, [&]<int V>() {
     blocks = resident_blocks(wave_kernel<T, V>(problem), plan.threads,
                              wave_lds_bytes<T>(plan, problem), device);
     return hipSuccess;
@@ -199,7 +206,7 @@ template <class T>
 int backward_row_resident(const Config& config, const Plan& plan, const Problem& problem,
                           const Device& device) {
   int blocks = 0;
-  with_vectors<T, kBackwardRow>(plan.vectors, [&]<int V>() {
+  (void)with_vectors<T, kBackwardRow>(plan.vectors, [&]<int V>() {
     blocks = resident_blocks(row_kernel<T, V>(problem, config), plan.threads, kRowLdsBytes, device);
     return hipSuccess;
   });

@@ -11,7 +11,7 @@ namespace {
 
 template <class T, int V>
 __global__ void __launch_bounds__(launch_bound(kBackwardRowDx, V))
-    backward_row_dx_kernel(BackwardRowArgs a) {
+    backward_row_dx_kernel(BackwardRowArgs args) {
   using A = accumulate_t<T>;
   constexpr int E = kElements<T>;
   // Up to two packets of the weight stay from the sums to dx. More are read twice, the second time
@@ -20,10 +20,12 @@ __global__ void __launch_bounds__(launch_bound(kBackwardRowDx, V))
   constexpr int kRequested = kKeep ? V : 1;
   BlockGroup<A> group;
   const T one = from_accumulate<T>(1);
-  for (std::int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
+  for (std::int64_t r = blockIdx.x; r < args.rows; r += gridDim.x) {
+    const BackwardRowArgs& a = reread(args);
     const RowShape<T> shape = shape_of_row<T>(a, r);
     const BackwardReaders<T> readers(a, r, shape);
     int lane = group.lane;
+    forget(lane);
     Packet x[V], dy[V];
     const bool rest = readers.load_whole(lane, group.lanes, shape, x, dy);
     Saved<A> saved = saved_of<T>(a, r);
@@ -32,7 +34,10 @@ __global__ void __launch_bounds__(launch_bound(kBackwardRowDx, V))
     for (int v = 0; v < kRequested; ++v) {
       weight[v].request(a.weight, one, v * group.lanes + lane, shape);
     }
-    if (rest) readers.load_rest(lane, group.lanes, shape, x, dy);
+    if (rest) {
+      forget(lane);
+      readers.load_rest(lane, group.lanes, shape, x, dy);
+    }
     saved = usable_part(saved);
 
     A s1 = 0, s2 = 0;

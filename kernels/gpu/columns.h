@@ -170,21 +170,23 @@ __device__ __forceinline__ void add_row(const ColumnArgs& args, Chunk c, std::in
 
 // Walks down the rows, kUnroll at a time with all their loads in flight.
 template <class T, bool kDx, bool kAligned, int kUnroll>
-__device__ __forceinline__ void sum_rows(const ColumnArgs& args, Chunk c, const RowWalk& walk,
+__device__ __forceinline__ void sum_rows(const ColumnArgs& kernel_args, Chunk c,
+                                         const RowWalk& walk,
                                          const accumulate_t<T> (&weight)[kElements<T>],
                                          ColumnSums<T>& sums) {
   using A = accumulate_t<T>;
-  const auto* means = static_cast<const A*>(args.mean);
-  const auto* rstds = static_cast<const A*>(args.rstd);
-  const auto* pairs = static_cast<const RowSums<A>*>(args.sums);
-  const bool needs_x = args.dweight != nullptr || (kDx && args.dx != nullptr);
-  const bool needs_sums = kDx && args.dx != nullptr;
   const std::int64_t at = c.first * static_cast<std::int64_t>(sizeof(T));
-  const std::int64_t x_step = walk.step * args.x.stride, dy_step = walk.step * args.dy.stride;
-  const char* x = args.x.row(walk.row) + at;
-  const char* dy = args.dy.row(walk.row) + at;
+  const char* x = kernel_args.x.row(walk.row) + at;
+  const char* dy = kernel_args.dy.row(walk.row) + at;
   std::int64_t row = walk.row;
   for (std::int64_t left = walk.count; left > 0; left -= kUnroll) {
+    const ColumnArgs& args = reread(kernel_args);
+    const auto* means = static_cast<const A*>(args.mean);
+    const auto* rstds = static_cast<const A*>(args.rstd);
+    const auto* pairs = static_cast<const RowSums<A>*>(args.sums);
+    const bool needs_x = args.dweight != nullptr || (kDx && args.dx != nullptr);
+    const bool needs_sums = kDx && args.dx != nullptr;
+    const std::int64_t x_step = walk.step * args.x.stride, dy_step = walk.step * args.dy.stride;
     const int rows = left < kUnroll ? static_cast<int>(left) : kUnroll;
     // The first and last packets of a tensor may reach beyond it.
     if ((!needs_x || Fetch<kAligned>::readable(args.x, x, x + (rows - 1) * x_step)) &&

@@ -11,13 +11,18 @@ using hipError_t = cudaError_t;
 using hipStream_t = cudaStream_t;
 using hipEvent_t = cudaEvent_t;
 using hipDeviceProp_t = cudaDeviceProp;
+using hipFuncAttributes = cudaFuncAttributes;
 using hipGraph_t = cudaGraph_t;
 using hipGraphExec_t = cudaGraphExec_t;
 
 inline constexpr hipError_t hipSuccess = cudaSuccess;
 inline constexpr hipError_t hipErrorInvalidValue = cudaErrorInvalidValue;
 inline constexpr hipError_t hipErrorInvalidConfiguration = cudaErrorInvalidConfiguration;
+inline constexpr hipError_t hipErrorInvalidDeviceFunction = cudaErrorInvalidDeviceFunction;
+inline constexpr hipError_t hipErrorNoBinaryForGpu = cudaErrorNoKernelImageForDevice;
 inline constexpr hipError_t hipErrorLaunchFailure = cudaErrorLaunchFailure;
+inline constexpr hipError_t hipErrorCooperativeLaunchTooLarge = cudaErrorCooperativeLaunchTooLarge;
+inline constexpr hipError_t hipErrorNotSupported = cudaErrorNotSupported;
 inline constexpr auto hipMemcpyHostToDevice = cudaMemcpyHostToDevice;
 inline constexpr auto hipMemcpyDeviceToHost = cudaMemcpyDeviceToHost;
 inline constexpr auto hipMemcpyDeviceToDevice = cudaMemcpyDeviceToDevice;
@@ -76,6 +81,9 @@ inline hipError_t hipGraphExecDestroy(hipGraphExec_t executable) {
   return cudaGraphExecDestroy(executable);
 }
 inline hipError_t hipGraphDestroy(hipGraph_t graph) { return cudaGraphDestroy(graph); }
+inline hipError_t hipFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
+  return cudaFuncGetAttributes(attributes, kernel);
+}
 inline hipError_t hipFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   return cudaFuncSetAttribute(kernel, attribute, value);
 }

@@ -1,4 +1,5 @@
 // A GPU as dispatch sees it, read once from the runtime.
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -47,6 +48,21 @@ class CurrentDevice {
   int before_ = 0;
 };
 
+// Throws where this build has no code for the device.
+hipFuncAttributes attributes_of_probe(const hipDeviceProp_t& properties, const std::string& arch) {
+  hipFuncAttributes attributes = {};
+  const hipError_t error = hipFuncGetAttributes(&attributes, reinterpret_cast<const void*>(probe));
+  if (error == hipSuccess) return attributes;
+  static_cast<void>(hipGetLastError());
+  if (error != hipErrorNoBinaryForGpu && error != hipErrorInvalidDeviceFunction) {
+    check(error, std::string(properties.name) + " (" + arch + ")");
+  }
+  throw std::invalid_argument(
+      "expected a GPU of an architecture that this build of hipnorm has "
+      "kernels for (" HIPNORM_GPU_ARCHITECTURES "), but " +
+      std::string(properties.name) + " is " + arch);
+}
+
 #if defined(__CUDACC__)
 
 int attribute(cudaDeviceAttr which, int index) {
@@ -60,17 +76,7 @@ int attribute(cudaDeviceAttr which, int index) {
 
 // 90 where the code that would run was compiled for sm_90, or by the driver from PTX of it.
 int code_architecture(const hipDeviceProp_t& properties, const std::string& arch) {
-  cudaFuncAttributes attributes = {};
-  const hipError_t error = cudaFuncGetAttributes(&attributes, probe);
-  if (error == hipSuccess) return attributes.ptxVersion;
-  static_cast<void>(hipGetLastError());
-  if (error != cudaErrorNoKernelImageForDevice && error != cudaErrorInvalidDeviceFunction) {
-    check(error, std::string(properties.name) + " (" + arch + ")");
-  }
-  throw std::invalid_argument(
-      "expected a GPU of an architecture that this build of hipnorm has "
-      "kernels for (" HIPNORM_GPU_ARCHITECTURES "), but " +
-      std::string(properties.name) + " is " + arch);
+  return attributes_of_probe(properties, arch).ptxVersion;
 }
 
 void fill(Device& d, const hipDeviceProp_t& properties, int index) {
@@ -83,6 +89,7 @@ void fill(Device& d, const hipDeviceProp_t& properties, int index) {
   d.bulk_copies = properties.major >= 9 && code >= 90;
   const bool clusters = attribute(cudaDevAttrClusterLaunch, index) != 0;
   d.max_cluster = d.bulk_copies && clusters ? 16 : 1;  // beyond 8 blocks: where the device agrees
+  d.cooperative = attribute(cudaDevAttrCooperativeLaunch, index) != 0;
   // Two transfers a clock. Known to be right for H200 (3.2 GHz × 6144 bits: 4.9 TB/s).
   d.bandwidth = 2e3 * attribute(cudaDevAttrMemoryClockRate, index) *
                 (attribute(cudaDevAttrGlobalMemoryBusWidth, index) / 8);
@@ -93,10 +100,16 @@ void fill(Device& d, const hipDeviceProp_t& properties, int index) {
 void fill(Device& d, const hipDeviceProp_t& properties, int) {
   d.arch = properties.gcnArchName;
   d.arch = d.arch.substr(0, d.arch.find(':'));  // "gfx942:sramecc+:xnack-"
+  static_cast<void>(attributes_of_probe(properties, d.arch));
   d.lds_bytes = static_cast<std::int64_t>(properties.sharedMemPerBlock);
   d.unit_lds_bytes = static_cast<std::int64_t>(properties.maxSharedMemoryPerMultiProcessor);
   d.registers = 4 * 512 * 64;  // CDNA: 512 a lane on each of 4 SIMDs
-  if (d.arch == "gfx942" || d.arch == "gfx950") d.llc_bytes = std::int64_t{256} << 20;
+  if (d.arch == "gfx942" || d.arch == "gfx950") {
+    d.llc_bytes = std::int64_t{256} << 20;
+    // 38 of a die's units (gfx942) and 32 (gfx950) are in use.
+    d.dies = std::max(1, d.compute_units / (d.arch == "gfx942" ? 38 : 32));
+  }
+  d.cooperative = properties.cooperativeLaunch != 0;
   d.bandwidth = 2e3 * properties.memoryClockRate * (properties.memoryBusWidth / 8);
 }
 

@@ -48,16 +48,16 @@ __device__ __forceinline__ RowReader reader_of_row(const ForwardRowArgs& a, std:
 // kNext packets into registers of their own, of the others in place, as soon as this row is done
 // with them.
 template <class T, int V, bool kBlock, bool kAhead>
-__device__ __forceinline__ void forward_rows(const ForwardRowArgs& a) {
+__device__ __forceinline__ void forward_rows(const ForwardRowArgs& args) {
   using A = accumulate_t<T>;
   constexpr int E = kElements<T>, kNext = !kAhead ? 0 : V < 4 ? V : 4;
   // Parameters under way before the second sum: of how many packets.
   constexpr int kRequested = kParametersAhead < V ? kParametersAhead : V;
-  typename GroupOf<T, kBlock>::type group(a.lanes_log2);
+  typename GroupOf<T, kBlock>::type group(args.lanes_log2);
 
   const int lanes = group.lanes;
   const std::int64_t step = std::int64_t{gridDim.x} * group.count;
-  const auto first_of = [&](std::int64_t r) {
+  const auto first_of = [](const ForwardRowArgs& a, std::int64_t r) {
     return r < a.rows ? to_accumulate(*reinterpret_cast<const T*>(a.x.row(r))) : A{0};
   };
   Packet x[V], next[kNext > 0 ? kNext : 1];
@@ -65,35 +65,38 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& a) {
   std::int64_t block_row = std::int64_t{blockIdx.x} * group.count;
   if (kAhead) {
     const std::int64_t r = block_row + group.index;
-    const RowReader reader = reader_of_row<T>(a, r, shape_of_row<T>(a, r));
-    next_first = first_of(r);
+    const RowReader reader = reader_of_row<T>(args, r, shape_of_row<T>(args, r));
+    next_first = first_of(args, r);
 #pragma unroll
     for (int v = 0; v < V; ++v) {
       (v < kNext ? next[v] : x[v]) = reader.load_whole(v * lanes + group.lane);
     }
   }
 
-  for (; block_row < a.rows; block_row += step) {
+  for (; block_row < args.rows; block_row += step) {
+    const ForwardRowArgs& a = reread(args);
     const std::int64_t r = block_row + group.index;
     const RowShape<T> shape = shape_of_row<T>(a, r);
     RowReader reader = reader_of_row<T>(a, r, shape);
     const bool rest = shape.cols > 0 && reader.has_rest(shape);
     A first;
     int lane = group.lane;
+    forget(lane);
     if (kAhead) {
       first = next_first;
 #pragma unroll
       for (int v = 0; v < kNext; ++v) x[v] = next[v];
-      next_first = first_of(r + step);
+      next_first = first_of(a, r + step);
       const RowReader following = reader_of_row<T>(a, r + step, shape_of_row<T>(a, r + step));
 #pragma unroll
       for (int v = 0; v < kNext; ++v) next[v] = following.load_whole(v * lanes + lane);
     } else {
-      first = first_of(r);
+      first = first_of(a, r);
 #pragma unroll
       for (int v = 0; v < V; ++v) x[v] = reader.load_whole(v * lanes + lane);
     }
     if (rest) {
+      forget(lane);
 #pragma unroll
       for (int v = 0; v < V; ++v) reader.load_rest(x[v], v * lanes + lane, shape);
     }
@@ -239,7 +242,7 @@ template <class T>
 int forward_row_resident(const Config& config, const Plan& plan, const Problem&,
                          const Device& device) {
   int blocks = 0;
-  with_vectors<T, kForwardRow>(plan.vectors, [&]<int V>() {
+  (void)with_vectors<T, kForwardRow>(plan.vectors, [&]<int V>() {
     const auto kernel =
         config.stages > 1 ? forward_row_kernel<T, V, true> : forward_row_kernel<T, V, false>;
     blocks = resident_blocks(kernel, plan.threads, kRowLdsBytes, device);

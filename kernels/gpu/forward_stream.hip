@@ -115,13 +115,14 @@ __device__ __forceinline__ void moments_about(const ForwardStreamArgs& a, std::i
 }
 
 template <class T>
-__global__ void __launch_bounds__(kMaxThreads) forward_stream_kernel(ForwardStreamArgs a) {
+__global__ void __launch_bounds__(kMaxThreads) forward_stream_kernel(ForwardStreamArgs args) {
   using A = accumulate_t<T>;
   constexpr int E = kElements<T>;
   const int threads = static_cast<int>(blockDim.x);
   BlockGroup<double> group;
-  const double cols = static_cast<double>(a.cols);
-  for (std::int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
+  for (std::int64_t r = blockIdx.x; r < args.rows; r += gridDim.x) {
+    const ForwardStreamArgs& a = reread(args);
+    const double cols = static_cast<double>(a.cols);
     const T* elements = reinterpret_cast<const T*>(a.x.row(r));
     const std::int64_t stretches = stretches_of<T>(a, r);
     A origin = to_accumulate(elements[0]);
@@ -161,14 +162,15 @@ __global__ void __launch_bounds__(kMaxThreads) forward_stream_kernel(ForwardStre
     // Backwards: the end of the row was read last, and is the likeliest to be in a cache.
     const RowScale<A> normalise = scale_of(mean, rstd);
     for (std::int64_t index = stretches - 1; index >= 0; --index) {
-      const Stretch<T> stretch = stretch_of<T>(a, r, index);
+      const ForwardStreamArgs& again = reread(args);
+      const Stretch<T> stretch = stretch_of<T>(again, r, index);
       const RowShape<T>& shape = stretch.shape;
       const auto parameter = [&](Parameter p) {
         const std::int64_t size = p.wide ? sizeof(A) : sizeof(T);
         if (p.data != nullptr) p.data = static_cast<const char*>(p.data) + stretch.column * size;
         return p;
       };
-      const Parameter weight = parameter(a.weight), bias = parameter(a.bias);
+      const Parameter weight = parameter(again.weight), bias = parameter(again.bias);
       const int steps = (shape.chunks() + kBatch * threads - 1) / (kBatch * threads);
 #pragma unroll 1
       for (int step = steps - 1; step >= 0; --step) {

@@ -14,11 +14,11 @@ namespace hipnorm::gpu {
 inline constexpr int kPacketBytes = 16;
 
 // An instance holds `vectors` packets of a row in each lane, in blocks of at most `max_threads`
-// threads (its launch bound, which is what its registers allow).
+// threads (its launch bound, which is what its registers allow; 0: not built there).
 struct Instance {
   int vectors;
   int max_threads;         // NVIDIA: 65536 registers a multiprocessor
-  int max_threads_on_amd;  // CDNA: 131072 registers a compute unit; 0: not built there
+  int max_threads_on_amd;  // CDNA: 131072 registers a compute unit
 };
 
 // The first instance that holds a row of `chunks` packets on `lanes` lanes; null: none does.
@@ -49,14 +49,22 @@ constexpr int shift_period(const Problem& problem) {
 inline constexpr Instance kForwardWave[] = {
     {1, 1024, 1024}, {2, 1024, 1024}, {4, 768, 512}, {8, 512, 512}};
 inline constexpr Instance kBackwardWave[] = {
-    {1, 640, 1024}, {2, 384, 512}, {3, 384, 512}, {4, 256, 512}};
+    {1, 640, 1024}, {2, 384, 512}, {3, 384, 512}, {4, 256, 0}};
 // forward_row, backward_row: a row on a block.
 inline constexpr Instance kForwardRow[] = {
-    {1, 1024, 1024}, {2, 768, 1024}, {4, 512, 512}, {8, 512, 512}, {16, 384, 1024}};
+    {1, 1024, 1024}, {2, 768, 1024}, {4, 512, 512}, {8, 512, 512}, {16, 384, 0}};
 inline constexpr Instance kBackwardRow[] = {{1, 768, 1024}, {2, 512, 512}, {4, 256, 512}};
+// backward_group: a block's strip of a row on each of its waves.
+inline constexpr Instance kBackwardGroup[] = {
+    {1, 512, 1024}, {2, 384, 512}, {3, 256, 512}, {4, 0, 512}, {5, 0, 512}};
+inline constexpr Instance kBackwardGroupF16[] = {// conversions take 7 registers more a packet
+                                                 {1, 384, 1024},
+                                                 {2, 256, 512},
+                                                 {3, 192, 512},
+                                                 {4, 0, 512}};
 // The same kernel without dweight and dbias: the second kernel of backward_two_kernel.
 inline constexpr Instance kBackwardRowDx[] = {
-    {1, 1024, 1024}, {2, 1024, 1024}, {4, 512, 512}, {8, 384, 512}};
+    {1, 1024, 1024}, {2, 1024, 1024}, {4, 512, 512}, {8, 384, 0}};
 // forward_ring, backward_ring: a row on `split` blocks of config.threads threads, and two more
 // waves a block that serve them; max_threads is without those. Picked by ring_instance
 // (ring_layout.h). Wide: f32 weights of 16-bit rows, which take twice the registers.

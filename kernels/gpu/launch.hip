@@ -28,6 +28,7 @@ Launcher<BackwardArgs> backward_launcher(Variant variant) {
     case Variant::gpu_backward_wave: return backward_wave<T>;
     case Variant::gpu_backward_row: return backward_row<T>;
     case Variant::gpu_backward_ring: return backward_ring<T>;
+    case Variant::gpu_backward_group: return backward_group<T>;
     case Variant::gpu_backward_two_kernel: return backward_two_kernel<T>;
     case Variant::gpu_backward_roles: return backward_roles<T>;
     case Variant::gpu_backward_sums_first: return backward_sums_first<T>;

@@ -27,6 +27,8 @@ hipError_t backward_row(const BackwardArgs& args, const Launch& launch);
 template <class T>
 hipError_t backward_ring(const BackwardArgs& args, const Launch& launch);
 template <class T>
+hipError_t backward_group(const BackwardArgs& args, const Launch& launch);
+template <class T>
 hipError_t backward_two_kernel(const BackwardArgs& args, const Launch& launch);
 template <class T>
 hipError_t backward_sums_first(const BackwardArgs& args, const Launch& launch);
@@ -44,9 +46,9 @@ hipError_t backward_row_dx(const BackwardArgs& args, const Launch& launch);
 template <class T>
 hipError_t reduce_parts(const BackwardArgs& args, const Launch& launch);
 
-// Blocks (clusters, where config.split > 1) of a persistent variant's main kernel that the whole
-// device holds at once (resident_clusters in prepare.h); 0: the kernel cannot run there. `plan` has
-// threads, vectors and lds_bytes. kernels/gpu/resident.hip picks and remembers.
+// Blocks (clusters or groups, where config.split > 1) of a persistent variant's main kernel that
+// the whole device holds at once (resident_clusters in prepare.h); 0: the kernel cannot run there.
+// `plan` has threads, vectors and lds_bytes. kernels/gpu/resident.hip picks and remembers.
 template <class T>
 int forward_row_resident(const Config& config, const Plan& plan, const Problem& problem,
                          const Device& device);
@@ -62,5 +64,8 @@ int backward_row_resident(const Config& config, const Plan& plan, const Problem&
 template <class T>
 int backward_ring_resident(const Config& config, const Plan& plan, const Problem& problem,
                            const Device& device);
+template <class T>
+int backward_group_resident(const Config& config, const Plan& plan, const Problem& problem,
+                            const Device& device);
 
 }  // namespace hipnorm::gpu

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
 #include "kernels/gpu/platform.h"
@@ -35,7 +34,7 @@ template <class To, class From>
 __device__ __forceinline__ To bits_as(From value) {
   static_assert(sizeof(To) == sizeof(From));
   To result;
-  std::memcpy(&result, &value, sizeof result);  // CUDA's bf16 pairs are not trivially copyable
+  __builtin_memcpy(&result, &value, sizeof result);  // CUDA's bf16 pairs are not trivially copyable
   return result;
 }
 

@@ -54,6 +54,35 @@ __device__ __forceinline__ void wave_sync() {
 #endif
 }
 
+#endif  // !HIPNORM_EMULATED
+
+// AMD: a wave has 102 scalar registers, in which the compiler keeps what does not change in a loop:
+// arguments, and two registers for every comparison of them. In a long loop over rows they spill.
+//
+// Hides where a number, the same in all lanes, came from: comparisons of it are made again.
+__device__ __forceinline__ void forget_uniform(int& value) {
+#if defined(__HIP_DEVICE_COMPILE__)
+  asm volatile("" : "+s"(value));
+#else
+  static_cast<void>(value);
+#endif
+}
+// The arguments of the running kernel, its only parameter, to be read again: by scalar loads, which
+// hit their cache.
+template <class Args>
+__device__ __forceinline__ const Args& reread(const Args& args) {
+#if defined(__HIP_DEVICE_COMPILE__)
+  static_cast<void>(args);
+  auto* kernel_arguments = __builtin_amdgcn_kernarg_segment_ptr();
+  asm volatile("" : "+s"(kernel_arguments));
+  return *(const Args*)kernel_arguments;  // no named cast leaves an address space
+#else
+  return args;
+#endif
+}
+
+#if !defined(HIPNORM_EMULATED)
+
 struct Grid {
   std::int64_t blocks = 0;  // of the whole grid, a multiple of `cluster`
   int threads = 0;          // of a block

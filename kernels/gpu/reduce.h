@@ -66,8 +66,9 @@ __device__ __forceinline__ A sum_of_slots(Lds<A> slot, int count) {
   constexpr int kEach = kElements<A>;
   const Lds<const Packet> packets = lds_cast<const Packet>(slot);
   A total = 0;
+  forget_uniform(count);  // or its 16 comparisons below are kept, two scalar registers each
 #pragma unroll
-  for (int first = 0; first < kMaxWaves; first += 8) {
+  for (int first = 0; first < 1024 / kWave; first += 8) {
     if (first >= count) break;
     A v[8];
 #pragma unroll

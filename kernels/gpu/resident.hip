@@ -21,6 +21,8 @@ int query(const Config& config, const Plan& plan, const Problem& problem, const 
     case Variant::gpu_backward_row: return backward_row_resident<T>(config, plan, problem, device);
     case Variant::gpu_backward_ring:
       return backward_ring_resident<T>(config, plan, problem, device);
+    case Variant::gpu_backward_group:
+      return backward_group_resident<T>(config, plan, problem, device);
     default: return 0;
   }
 }

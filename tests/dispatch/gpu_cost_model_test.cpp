@@ -23,11 +23,13 @@ using ::testing::HasSubstr;
 // The sections of the workspace lie one behind the other and have room for what they hold.
 void check_workspace(const Config& config, const Problem& p, const Plan& plan) {
   const std::int64_t element = p.x == DType::f64 ? 8 : 4;
-  const bool sums = config.variant == Variant::gpu_backward_sums_first && p.grads.dx;
+  const bool group = config.variant == Variant::gpu_backward_group;
+  const bool sums = group || (config.variant == Variant::gpu_backward_sums_first && p.grads.dx);
+  const std::int64_t pairs = p.rows * (group ? config.split : 1);
   const std::int64_t partial = plan.partial_rows * plan.pitch * element;
   std::int64_t end = 0;
   for (const auto& [wanted, offset, bytes] :
-       {std::tuple{sums, plan.sums_offset, 2 * p.rows * element},
+       {std::tuple{sums, plan.sums_offset, 2 * pairs * element},
         {p.grads.dweight, plan.dweight_offset, partial},
         {p.grads.dbias, plan.dbias_offset, partial}}) {
     if (!wanted) continue;
@@ -56,7 +58,13 @@ TEST(GpuCostModel, EveryProblemHasAValidDefaultThatNoCandidateBeats) {
     ASSERT_LE(all.size(), 200u);
     EXPECT_EQ(all.front(), chosen);
     double before = 0;
+    bool waits = false;  // behind all others those that run on request only
     for (const Config& candidate : all) {
+      if (on_request_only(candidate.variant) != waits) {
+        ASSERT_FALSE(waits) << to_string(candidate);
+        waits = true;
+        before = 0;
+      }
       ASSERT_EQ(validate(candidate, p, device), std::nullopt) << to_string(candidate);
       const Plan sizes = plan(candidate, p, device);
       if (has_work(p)) {
@@ -105,7 +113,8 @@ TEST(GpuCostModel, SumsFirstServesTheFusedOpOnlyWhereNothingElseDoes) {
         const Problem p = contiguous(Op::backward_fused, x, 2304, cols);
         bool others = false;
         for (const Config& config : candidates(p, known.device)) {
-          others |= config.variant != Variant::gpu_backward_sums_first;
+          others |= config.variant != Variant::gpu_backward_sums_first &&
+                    !on_request_only(config.variant);
         }
         EXPECT_EQ(default_config(p, known.device).variant == Variant::gpu_backward_sums_first,
                   !others)
@@ -122,6 +131,41 @@ TEST(GpuCostModel, SumsFirstServesTheFusedOpOnlyWhereNothingElseDoes) {
   EXPECT_EQ(variant("A100", DType::bf16, 103008), Variant::gpu_backward_sums_first);
   EXPECT_EQ(variant("MI300X", DType::bf16, 16384), Variant::gpu_backward_row);
   EXPECT_EQ(variant("MI300X", DType::bf16, 16392), Variant::gpu_backward_sums_first);
+}
+
+// A variant that is for the hardware to prove is no default where it is predicted to win, nor where
+// nothing else is left; the sweep tries it, a forced config gets it.
+TEST(GpuCostModel, WhatRunsOnRequestOnlyIsNeverTheDefault) {
+  int offered = 0, cheaper = 0;
+  for (const KnownDevice& known : known_devices()) {
+    for (const Op op : {Op::backward, Op::backward_fused}) {
+      for (const std::int64_t cols : {11776, 16384, 36864, 40920, 103008, 160000}) {
+        const Problem p = contiguous(op, DType::bf16, 2304, cols);
+        const Config chosen = default_config(p, known.device);
+        EXPECT_FALSE(on_request_only(chosen.variant)) << to_string(p) << " on " << known.name;
+        EXPECT_FALSE(on_request_only(select(p, known.device).config.variant));
+        const double seconds = predict(chosen, p, known.device).seconds;
+        for (const Config& config : candidates(p, known.device)) {
+          if (!on_request_only(config.variant)) continue;
+          ++offered;
+          cheaper += predict(config, p, known.device).seconds < seconds;
+        }
+      }
+    }
+  }
+  EXPECT_GT(offered, 50);
+  EXPECT_GT(cheaper, 5);  // so there was something to resist
+  // Where the runtime holds no group of any persistent kernel, candidates are tried in turn.
+  Device none = known_device("MI300X");
+  none.resident_groups = [](const Config& config, const Plan&, const Problem&, const Device&) {
+    return config.variant == Variant::gpu_backward_group ? 8 : 0;
+  };
+  const Problem p = contiguous(Op::backward_fused, DType::bf16, 2304, 16384);
+  EXPECT_FALSE(on_request_only(select(p, none).config.variant));
+  const ForcedConfigGuard guard("backward_fused=gpu_backward_group");
+  const Selection forced = select(p, none);
+  EXPECT_EQ(forced.config.variant, Variant::gpu_backward_group);
+  EXPECT_EQ(forced.plan.groups, 8);
 }
 
 struct Measured {

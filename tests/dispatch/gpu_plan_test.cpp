@@ -98,6 +98,28 @@ TEST(GpuPlan, ForwardRingHasNoRowsPerBlock) {
   EXPECT_EQ(plan.workspace_bytes, 0);
 }
 
+TEST(GpuPlan, BackwardGroup) {
+  // 4608 packets on 18 blocks: 256 each, 4 on each lane of a wave of 64. 8 waves of 64 lanes · 8
+  // columns of floats beside the weights.
+  const Problem p = contiguous(Op::backward, DType::bf16, 2304, 36864);
+  const char* text = "gpu_backward_group:threads=512,split=18";
+  Plan plan = planned(text, p, 16, "MI300X");
+  EXPECT_EQ(plan.vectors, 4);
+  EXPECT_EQ(plan.groups, 16);  // 18 steps of 8 rows
+  EXPECT_EQ(plan.tasks, 16 * 18);
+  EXPECT_EQ(plan.lds_bytes, 4 * 64 * 16 + 512 * 8 * 4);
+  EXPECT_EQ(plan.sums_offset, 0);
+  EXPECT_EQ(plan.dweight_offset, 2304 * 18 * 8);
+  EXPECT_EQ(plan.dbias_offset - plan.dweight_offset, 16 * 36864 * 4);
+  // As many on each of the 8 dies; where there are fewer, none waits for a second turn.
+  EXPECT_EQ(planned(text, p, 23, "MI300X").groups, 16);
+  EXPECT_EQ(planned(text, p, 7, "MI300X").groups, 7);
+  EXPECT_EQ(planned(text, p, -1, "MI300X").tasks, 0);
+  Problem wide = p;
+  wide.weight = DType::f32;
+  EXPECT_EQ(planned(text, wide, 16, "MI300X").lds_bytes, 4 * 64 * 32 + 512 * 8 * 4);
+}
+
 TEST(GpuPlan, ColumnKernels) {
   const Problem p = contiguous(Op::backward, DType::bf16, 1000, 4096);  // 512 packets: strips of 8
   Plan plan = planned("gpu_backward_two_kernel:threads=256,parts=3", p);

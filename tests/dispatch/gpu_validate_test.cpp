@@ -115,6 +115,41 @@ TEST(GpuValidate, RingsNeedBulkCopiesAndClusters) {
             "split=9, but clusters of sm_90 have at most 8 blocks");
 }
 
+TEST(GpuValidate, GroupsTakeWholePacketsOnFewEnoughBlocks) {
+  const char* group = "gpu_backward_group:threads=512,split=18";
+  EXPECT_EQ(judged(group, backward(36864), "MI300X"), "valid");
+  EXPECT_EQ(judged("gpu_backward_group:threads=256,split=32", backward(24576)), "valid");
+  EXPECT_EQ(
+      judged(group, backward(36868), "MI300X"),
+      "gpu_backward_group takes rows of whole packets of 16 bytes, but rows of 36868 cols are "
+      "aligned to 8");
+  Problem one_row = backward(36868);  // aligned, being the only one
+  one_row.rows = 1;
+  one_row.alignment = 64;
+  EXPECT_THAT(judged(group, one_row, "MI300X"), HasSubstr("whole packets"));
+  EXPECT_EQ(judged(group, backward(36864, DType::f64), "MI300X"),
+            "gpu_backward_group does not take f64");
+  EXPECT_EQ(judged("gpu_backward_group:threads=256,split=29", backward(36872)),
+            "gpu_backward_group of 5 packets a lane is not built for sm_90");
+  EXPECT_EQ(judged("gpu_backward_group:threads=256,split=33", backward(36864)),
+            "split=33, but a wave of sm_90 asks for at most 32 blocks' sums at once");
+  EXPECT_EQ(judged("gpu_backward_group:threads=512,split=17", backward(2048), "MI300X"),
+            "split=17, but of the 256 packets of 2048 cols each of the first blocks takes 16, and "
+            "none is left for the last");
+  EXPECT_THAT(judged("gpu_backward_group:threads=512,split=8", backward(36864), "MI300X"),
+              HasSubstr("576 packets a block"));
+  Device alone = known_device("MI300X");
+  alone.cooperative = false;
+  Config config{.variant = Variant::gpu_backward_group, .threads = 512};
+  config.split = 18;
+  EXPECT_EQ(validate(config, backward(36864), alone),
+            "gpu_backward_group needs cooperative launches, which gfx942 does not have");
+  Device few = known_device("MI300X");
+  few.compute_units = 17;
+  EXPECT_EQ(validate(config, backward(36864), few),
+            "split=18, but gfx942 does not hold so many blocks");
+}
+
 TEST(GpuValidate, RingsSlicesFitAndAreNotEmpty) {
   EXPECT_EQ(
       judged("gpu_backward_ring:threads=544,rows_per_block=2,split=8,stages=4", backward(36864)),

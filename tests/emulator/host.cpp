@@ -15,6 +15,7 @@ const char* hipGetErrorString(hipError_t error) {
     case hipErrorInvalidConfiguration: return "invalid configuration argument";
     case hipErrorLaunchFailure: return "unspecified launch failure";
     case hipErrorCooperativeLaunchTooLarge: return "too many blocks in cooperative launch";
+    case hipErrorNotSupported: return "operation not supported";
   }
   return "unknown error";
 }

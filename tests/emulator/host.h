@@ -10,6 +10,7 @@ enum hipError_t {
   hipErrorInvalidConfiguration = 9,
   hipErrorLaunchFailure = 719,
   hipErrorCooperativeLaunchTooLarge = 720,
+  hipErrorNotSupported = 801,
 };
 enum hipMemcpyKind {
   hipMemcpyHostToHost = 0,

@@ -37,6 +37,14 @@ constexpr Shape kQuickLarge[] = {{2, 8193}, {301, 48}};
 constexpr Shape kEmulated[] = {{1, 1}, {7, 1}, {3, 769}, {13, 31}, {17, 127}, {4, 65}};
 constexpr Shape kEmulatedLarge[] = {{2, 8193}, {61, 48}};
 
+constexpr Shape kPackets[] = {
+    {1, 8},      // the least: one packet of 16-bit elements
+    {13, 1032},  // one packet more than two on each lane of a wave of 64
+    {9, 2048},   // whole slices
+    {29, 520},   // many rows, a packet in the last slice
+    {2, 6152},   // fewer rows than waves
+};
+
 std::vector<Kernel> kernels(bool (*serves)(const VariantInfo&), Op (*op_of)(const VariantInfo&)) {
   constexpr struct {
     DType x, weight;
@@ -246,6 +254,7 @@ std::span<const Shape> small_shapes() {
   if (emulated()) return kEmulated;
   return quick() ? std::span<const Shape>(kQuick) : std::span<const Shape>(kSmall);
 }
+std::span<const Shape> packet_shapes() { return kPackets; }
 std::span<const Shape> large_shapes() {
   if (emulated()) return kEmulatedLarge;
   return quick() ? std::span<const Shape>(kQuickLarge) : std::span<const Shape>(kLarge);

@@ -57,6 +57,8 @@ struct Shape {
 // Odd ones first. The large ones are run with fewer combinations.
 std::span<const Shape> small_shapes();
 std::span<const Shape> large_shapes();
+// Rows of whole packets of 16 bytes, as backward_group wants them.
+std::span<const Shape> packet_shapes();
 
 // Columns where equal rows must give equal bits. A GPU's lanes take the chunks of a row by the
 // alignment of its output row, so there whole chunks only.

@@ -33,7 +33,9 @@ Device make_device() {
     d.arch = "emulated-wave64";
     d.lds_bytes = d.unit_lds_bytes = 64 << 10;
     d.registers = 131072;
+    d.dies = 2;
   }
+  d.cooperative = true;
   d.resident_groups = gpu::resident_groups;
   return d;
 }

@@ -62,7 +62,12 @@ ForwardResult run_forward(const LayerData& data, Affine affine, const Config& co
 BackwardResult run_backward(Op op, const LayerData& data, Affine affine, GradMask grads,
                             const Config& config, int way) {
   const Problem problem = data.problem(op, affine, grads);
-  const Plan sizes = plan(config, problem, device());
+  return run_backward(problem, plan(config, problem, device()), data, affine, config, way);
+}
+
+BackwardResult run_backward(const Problem& problem, const Plan& sizes, const LayerData& data,
+                            Affine affine, const Config& config, int way) {
+  const GradMask grads = problem.grads;
   EXPECT_EQ(sizes.workspace_bytes % 64, 0);
   BackwardResult result;
   if (grads.dx) result.dx = Array(problem.x, data.rows * data.cols, data.offset);

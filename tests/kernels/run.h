@@ -24,6 +24,9 @@ struct BackwardResult {
 ForwardResult run_forward(const LayerData& data, Affine affine, const Config& config, int way);
 BackwardResult run_backward(Op op, const LayerData& data, Affine affine, GradMask grads,
                             const Config& config, int way);
+// The same with a plan of the caller's.
+BackwardResult run_backward(const Problem& problem, const Plan& plan, const LayerData& data,
+                            Affine affine, const Config& config, int way);
 
 // Every config in all ways(), which must agree bit for bit. Returns the results, judged.
 std::vector<ForwardResult> check_forward(const LayerData& data, Affine affine,

@@ -13,11 +13,12 @@ TEST(Variants, EachIsRun) {
   for (const Kernel& kernel : backward_kernels()) kernels.push_back(kernel);
   ASSERT_FALSE(kernels.empty());
   for (const Kernel& kernel : kernels) {
-    // The rings need the copy engine that fills them, and are not made for f64.
+    // The rings need the copy engine that fills them, and are not made for f64; nor are groups.
     const bool ring =
         kernel.variant == Variant::gpu_forward_ring || kernel.variant == Variant::gpu_backward_ring;
+    const bool group = kernel.variant == Variant::gpu_backward_group;
     std::size_t shapes = 0, configs = 0;
-    for (const std::span<const Shape> list : {small_shapes(), large_shapes()}) {
+    for (const std::span<const Shape> list : {small_shapes(), large_shapes(), packet_shapes()}) {
       for (const Shape shape : list) {
         const LayerData data(shape.rows, shape.cols, kernel.x, kernel.weight);
         const std::size_t count =
@@ -27,7 +28,7 @@ TEST(Variants, EachIsRun) {
         shapes += count > 0;
       }
     }
-    if (ring && (!device().bulk_copies || kernel.x == DType::f64)) {
+    if ((ring && !device().bulk_copies) || ((ring || group) && kernel.x == DType::f64)) {
       EXPECT_EQ(shapes, 0u) << name_of(kernel);
       continue;
     }

@@ -1,0 +1,59 @@
+// Prints the registers that the cost model assumes for each instance of a persistent kernel on
+// CDNA: kernel, packets a lane, element, registers. check_resources.py compares them with the
+// compiler's.
+#include <cstdio>
+
+#include "csrc/dispatch/gpu.h"
+#include "csrc/dispatch/known_devices.h"
+#include "kernels/gpu/instances.h"
+
+namespace hipnorm {
+namespace {
+
+struct Persistent {
+  Variant variant;
+  const char* kernel;
+  Op op;
+};
+constexpr Persistent kPersistent[] = {
+    {Variant::gpu_forward_row, "forward_row_kernel", Op::forward},
+    {Variant::gpu_backward_wave, "backward_wave_kernel", Op::backward_fused},
+    {Variant::gpu_backward_row, "backward_row_kernel", Op::backward_fused},
+    {Variant::gpu_backward_group, "backward_group_kernel", Op::backward_fused},
+};
+struct Element {
+  DType type;
+  const char* name;
+};
+constexpr Element kElements[] = {
+    {DType::f32, "float"}, {DType::f64, "double"}, {DType::f16, "f16"}, {DType::bf16, "bf16"}};
+
+void print(const Persistent& persistent, const Element& element, const GpuLimits& limits) {
+  Problem problem;
+  problem.op = persistent.op;
+  problem.x = problem.weight = element.type;
+  problem.rows = problem.cols = 1024;
+  problem.has_weight = true;
+  problem.grads = {true, true, true};
+  Config config{.variant = persistent.variant, .threads = 256};
+  config.rows_per_block = is_wave_variant(persistent.variant) ? 4 : 0;
+  config.split = persistent.variant == Variant::gpu_backward_group ? 2 : 0;
+  GpuKernel kernel(config, problem, limits);
+  for (const gpu::Instance& instance : kernel.instances) {
+    if (limits.bound(instance) == 0) continue;
+    kernel.instance = &instance;
+    std::printf("%s %d %s %d\n", persistent.kernel, instance.vectors, element.name,
+                registers_of(kernel, problem, limits));
+  }
+}
+
+}  // namespace
+}  // namespace hipnorm
+
+int main() {
+  using namespace hipnorm;
+  const GpuLimits limits(known_device("MI300X"));
+  for (const Persistent& persistent : kPersistent) {
+    for (const Element& element : kElements) print(persistent, element, limits);
+  }
+}
