@@ -34,7 +34,7 @@ struct BackwardFinisher {
   static constexpr int kLanes = kWave / kSums;
   const BackwardRingArgs& a;
   const Block<T>& block;
-  const Divisor cols;
+  const Divisor<float> cols;
 
   // From what all waves of the cluster have posted for a step to its rows' results.
   __device__ __forceinline__ void finish(const Turn& turn) const {
@@ -232,7 +232,8 @@ __device__ __forceinline__ void backward(const BackwardRingArgs& args) {
     return;
   }
   if (wave > ring.waves) {
-    const BackwardFinisher<T, R> finisher{args, block, Divisor(ring.cols)};
+    const BackwardFinisher<T, R> finisher{args, block,
+                                          Divisor<float>(static_cast<float>(ring.cols))};
     if (!exchange) {
       block.meet();
       return;

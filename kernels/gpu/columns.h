@@ -83,9 +83,6 @@ inline ColumnArgs column_args(const BackwardArgs& args, const Launch& launch, in
   return result;
 }
 
-__device__ __forceinline__ float fused(float a, float b, float c) { return std::fma(a, b, c); }
-__device__ __forceinline__ double fused(double a, double b, double c) { return std::fma(a, b, c); }
-
 // a·b rounded, whatever is done with it: g = dy·weight is the same number in the sums and in dx, so
 // that dx of a single column is exactly 0.
 __device__ __forceinline__ float rounded_product(float a, float b) {

@@ -35,11 +35,14 @@ template <class T>
 struct ForwardFinisher {
   const ForwardRingArgs& a;
   const Block<T>& block;
-  const Divisor cols;
+  const Divisor<float> cols;
   const float eps;
 
   __device__ __forceinline__ ForwardFinisher(const ForwardRingArgs& args, const Block<T>& of)
-      : a(args), block(of), cols(args.ring.cols), eps(static_cast<float>(args.eps)) {}
+      : a(args),
+        block(of),
+        cols(static_cast<float>(args.ring.cols)),
+        eps(static_cast<float>(args.eps)) {}
 
   // From what all waves of the cluster have posted for row k of the group to its result.
   __device__ __forceinline__ void finish(int k, const Turn& turn) const {
@@ -62,7 +65,7 @@ struct ForwardFinisher {
 #pragma unroll 2
     for (int w = lane; w < waves; w += kWave) {
       const Pair part = posted[w];
-      const Divisor count(counts[w]);
+      const Divisor<float> count(counts[w].a, counts[w].b);
       const float difference = count.divide(part.a) - shifted;
       squares += fmaf(count.value * difference, difference, part.b);
     }
@@ -118,7 +121,7 @@ class ForwardLane {
     load_parameters(block_, chunks_, a_.bias, 0.0f, bias_);
     const int waves = a_.ring.split * a_.ring.waves;
     for (int w = static_cast<int>(threadIdx.x); w < waves; w += a_.ring.waves * kWave) {
-      const Divisor count(elements_of(w));
+      const Divisor<float> count(static_cast<float>(elements_of(w)));
       block_.memory.template at<Pair>(a_.ring.counts)[w] = {count.value, count.reciprocal};
     }
   }
@@ -149,7 +152,8 @@ class ForwardLane {
     if (!is_finite(sum)) sum = mark_of_extreme_sum(at);
 
     // From LDS, not from two registers over the whole loop: three packets a lane leave none.
-    const float mean = Divisor(block_.memory.template at<Pair>(ring.counts)[wave()]).divide(sum);
+    const Pair count = block_.memory.template at<Pair>(ring.counts)[wave()];
+    const float mean = Divisor<float>(count.a, count.b).divide(sum);
     if (chunks_.partial) replace_outside(d, mean);
     float q[2] = {};
 #pragma unroll

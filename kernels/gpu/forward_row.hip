@@ -19,7 +19,8 @@ struct ForwardRowArgs {
   void* rstd;
   std::int64_t rows;
   int cols;
-  int lanes_log2;  // of a row's lanes, where they are part of a wave
+  int lanes_log2;          // of a row's lanes, where they are part of a wave
+  double reciprocal_cols;  // rounded to the type that is summed in
   double eps;
 };
 
@@ -32,27 +33,34 @@ inline constexpr int kParametersAhead = 1;
 inline constexpr int kParametersAhead = 4;
 #endif
 
-template <class T>
-__device__ __forceinline__ RowShape<T> shape_of_row(const ForwardRowArgs& a, std::int64_t r) {
+template <class T, bool kWhole>
+__device__ __forceinline__ RowShape<T, kWhole> shape_of_row(const ForwardRowArgs& a,
+                                                            std::int64_t r) {
   if (r >= a.rows) return {};
+  if (kWhole) return {0, a.cols};
   return {shift_of<T>(a.y + r * a.cols * static_cast<std::int64_t>(sizeof(T))), a.cols};
 }
 // Of row r of x, of that shape: made where it is used, being cheaper to form than to keep.
-template <class T>
+template <class T, bool kWhole>
 __device__ __forceinline__ RowReader reader_of_row(const ForwardRowArgs& a, std::int64_t r,
-                                                   const RowShape<T>& shape) {
+                                                   const RowShape<T, kWhole>& shape) {
   return r < a.rows ? reader_of<T>(a.x, a.x.row(r), shape) : RowReader{};
 }
 
 // kAhead: the loads of the group's next row are under way across the sums of this one; of its first
 // kNext packets into registers of their own, of the others in place, as soon as this row is done
-// with them.
-template <class T, int V, bool kBlock, bool kAhead>
+// with them. kWhole: RowShape.
+template <class T, int V, bool kBlock, bool kAhead, bool kWhole>
 __device__ __forceinline__ void forward_rows(const ForwardRowArgs& args) {
   using A = accumulate_t<T>;
   constexpr int E = kElements<T>, kNext = !kAhead ? 0 : V < 4 ? V : 4;
+  // No divisions, 200 cycles each. Where registers are short the branches in them are needed: in
+  // one straight piece of code ptxas unpacks all packets at once, and spills.
+  constexpr bool kQuick = kWhole && V <= 8;
+  // Short rows are all latency: their parameters are requested with the row.
+  constexpr bool kAtOnce = kWhole && V <= (kBlock ? 2 : 1);
   // Parameters under way before the second sum: of how many packets.
-  constexpr int kRequested = kParametersAhead < V ? kParametersAhead : V;
+  constexpr int kRequested = kAtOnce ? V : kParametersAhead < V ? kParametersAhead : V;
   typename GroupOf<T, kBlock>::type group(args.lanes_log2);
 
   const int lanes = group.lanes;
@@ -65,7 +73,7 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& args) {
   std::int64_t block_row = std::int64_t{blockIdx.x} * group.count;
   if (kAhead) {
     const std::int64_t r = block_row + group.index;
-    const RowReader reader = reader_of_row<T>(args, r, shape_of_row<T>(args, r));
+    const RowReader reader = reader_of_row(args, r, shape_of_row<T, kWhole>(args, r));
     next_first = first_of(args, r);
 #pragma unroll
     for (int v = 0; v < V; ++v) {
@@ -76,8 +84,8 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& args) {
   for (; block_row < args.rows; block_row += step) {
     const ForwardRowArgs& a = reread(args);
     const std::int64_t r = block_row + group.index;
-    const RowShape<T> shape = shape_of_row<T>(a, r);
-    RowReader reader = reader_of_row<T>(a, r, shape);
+    const auto shape = shape_of_row<T, kWhole>(a, r);
+    RowReader reader = reader_of_row(a, r, shape);
     const bool rest = shape.cols > 0 && reader.has_rest(shape);
     A first;
     int lane = group.lane;
@@ -87,7 +95,7 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& args) {
 #pragma unroll
       for (int v = 0; v < kNext; ++v) x[v] = next[v];
       next_first = first_of(a, r + step);
-      const RowReader following = reader_of_row<T>(a, r + step, shape_of_row<T>(a, r + step));
+      const RowReader following = reader_of_row(a, r + step, shape_of_row<T, kWhole>(a, r + step));
 #pragma unroll
       for (int v = 0; v < kNext; ++v) next[v] = following.load_whole(v * lanes + lane);
     } else {
@@ -100,6 +108,16 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& args) {
 #pragma unroll
       for (int v = 0; v < V; ++v) reader.load_rest(x[v], v * lanes + lane, shape);
     }
+
+    ParameterPackets<T> weight[kRequested], bias[kRequested];
+    const auto request_parameters = [&] {
+#pragma unroll
+      for (int v = 0; v < kRequested; ++v) {
+        weight[v].request(a.weight, from_accumulate<T>(1), v * lanes + lane, shape);
+        bias[v].request(a.bias, from_accumulate<T>(0), v * lanes + lane, shape);
+      }
+    };
+    if (kAtOnce) request_parameters();
 
     // Four chains: roundings of 16-bit elements repeat, and a chain should be short.
     A s[4] = {};
@@ -114,7 +132,12 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& args) {
       for (int i = 0; i < E; ++i) s[i % 4] += d[i];
     }
     const A sum = group.sum((s[0] + s[1]) + (s[2] + s[3]));
-    Mean<A> mean = mean_of(first, sum, static_cast<A>(a.cols));
+    const auto over_cols = [&a](A total) {
+      const A cols = static_cast<A>(a.cols);
+      if (!kQuick) return total / cols;
+      return Divisor<A>(cols, static_cast<A>(a.reciprocal_cols)).divide(total);
+    };
+    Mean<A> mean = mean_at(first, over_cols(sum));
 
     A q[4] = {};
     forget(lane);
@@ -128,12 +151,7 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& args) {
 #pragma unroll
       for (int i = 0; i < E; ++i) q[i % 4] += d[i] * d[i];
     }
-    ParameterPackets<T> weight[kRequested], bias[kRequested];
-#pragma unroll
-    for (int v = 0; v < kRequested; ++v) {
-      weight[v].request(a.weight, from_accumulate<T>(1), v * lanes + lane, shape);
-      bias[v].request(a.bias, from_accumulate<T>(0), v * lanes + lane, shape);
-    }
+    if (!kAtOnce) request_parameters();
     const A squares = group.sum((q[0] + q[1]) + (q[2] + q[3]));
 
     A scale = 1, rstd;
@@ -148,7 +166,8 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& args) {
                                       [](A value) { return value; });
       }
     } else {
-      rstd = rstd_of(squares, static_cast<A>(a.cols), A{1}, a.eps);
+      const A variance = over_cols(squares) + static_cast<A>(a.eps);
+      rstd = kQuick ? reciprocal_root(variance) : A{1} / sqrt(variance);
     }
     if (shape.cols > 0 && group.lane == 0) {
       static_cast<A*>(a.mean)[r] = mean.high;
@@ -157,7 +176,9 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& args) {
 
     const RowScale<A> normalise = scale_of(mean, rstd);
     char* y = a.y + (r * a.cols - shape.shift) * static_cast<std::int64_t>(sizeof(T));
-    if (kNext < V && kAhead) reader = reader_of_row<T>(a, r + step, shape_of_row<T>(a, r + step));
+    if (kNext < V && kAhead) {
+      reader = reader_of_row(a, r + step, shape_of_row<T, kWhole>(a, r + step));
+    }
     forget(lane);
 #pragma unroll
     for (int v = 0; v < V; ++v) {
@@ -180,15 +201,27 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& args) {
   }
 }
 
-template <class T, int V>
+template <class T, int V, bool kWhole>
 __global__ void __launch_bounds__(launch_bound(kForwardWave, V))
     forward_wave_kernel(ForwardRowArgs args) {
-  forward_rows<T, V, false, false>(args);
+  forward_rows<T, V, false, false, kWhole>(args);
 }
-template <class T, int V, bool kAhead>
-__global__ void __launch_bounds__(launch_bound(kForwardRow, V))
+// Without the 1, ptxas sometimes wants two blocks on a multiprocessor, and spills for it.
+template <class T, int V, bool kAhead, bool kWhole>
+__global__ void __launch_bounds__(launch_bound(kForwardRow, V), 1)
     forward_row_kernel(ForwardRowArgs args) {
-  forward_rows<T, V, true, kAhead>(args);
+  forward_rows<T, V, true, kAhead, kWhole>(args);
+}
+
+// Whether the kernel may be one with kWhole.
+template <class T>
+bool whole_packets(const ForwardRowArgs& a) {
+  return a.cols % kElements<T> == 0 && a.x.stride % kPacketBytes == 0 &&
+         (reinterpret_cast<std::uintptr_t>(a.x.base) | reinterpret_cast<std::uintptr_t>(a.y) |
+          reinterpret_cast<std::uintptr_t>(a.weight.data) |
+          reinterpret_cast<std::uintptr_t>(a.bias.data)) %
+                 kPacketBytes ==
+             0;
 }
 
 template <class T>
@@ -208,6 +241,7 @@ ForwardRowArgs kernel_args(const ForwardArgs& args, const Launch& launch) {
                         ? std::countr_zero(static_cast<unsigned>(launch.plan.threads /
                                                                  launch.config.rows_per_block))
                         : 0,
+      .reciprocal_cols = 1 / static_cast<accumulate_t<T>>(p.cols),
       .eps = args.eps,
   };
 }
@@ -224,17 +258,23 @@ Grid grid_of(const Launch& launch, std::int64_t lds_bytes) {
 template <class T>
 hipError_t forward_wave(const ForwardArgs& args, const Launch& launch) {
   return with_vectors<T, kForwardWave>(launch.plan.vectors, [&]<int V>() {
-    return launch_kernel(forward_wave_kernel<T, V>, grid_of(launch, 0),
-                         kernel_args<T>(args, launch));
+    const ForwardRowArgs a = kernel_args<T>(args, launch);
+    const auto kernel =
+        whole_packets<T>(a) ? forward_wave_kernel<T, V, true> : forward_wave_kernel<T, V, false>;
+    return launch_kernel(kernel, grid_of(launch, 0), a);
   });
 }
 
 template <class T>
 hipError_t forward_row(const ForwardArgs& args, const Launch& launch) {
   return with_vectors<T, kForwardRow>(launch.plan.vectors, [&]<int V>() {
-    const auto kernel =
-        launch.config.stages > 1 ? forward_row_kernel<T, V, true> : forward_row_kernel<T, V, false>;
-    return launch_kernel(kernel, grid_of(launch, kRowLdsBytes), kernel_args<T>(args, launch));
+    const ForwardRowArgs a = kernel_args<T>(args, launch);
+    const bool whole = whole_packets<T>(a);
+    const auto kernel = launch.config.stages > 1 ? whole ? forward_row_kernel<T, V, true, true>
+                                                         : forward_row_kernel<T, V, true, false>
+                        : whole                  ? forward_row_kernel<T, V, false, true>
+                                                 : forward_row_kernel<T, V, false, false>;
+    return launch_kernel(kernel, grid_of(launch, kRowLdsBytes), a);
   });
 }
 
@@ -243,8 +283,8 @@ int forward_row_resident(const Config& config, const Plan& plan, const Problem&,
                          const Device& device) {
   int blocks = 0;
   (void)with_vectors<T, kForwardRow>(plan.vectors, [&]<int V>() {
-    const auto kernel =
-        config.stages > 1 ? forward_row_kernel<T, V, true> : forward_row_kernel<T, V, false>;
+    const auto kernel = config.stages > 1 ? forward_row_kernel<T, V, true, false>
+                                          : forward_row_kernel<T, V, false, false>;
     blocks = resident_blocks(kernel, plan.threads, kRowLdsBytes, device);
     return hipSuccess;
   });

@@ -178,6 +178,10 @@ __device__ __forceinline__ Packet load_once(const char* address) {
 #endif
 }
 
+// a·b + c, rounded once.
+__device__ __forceinline__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
+__device__ __forceinline__ double fused(double a, double b, double c) { return fma(a, b, c); }
+
 // a·b, rounded: never one half of a fused multiply-add.
 __device__ __forceinline__ float product(float a, float b) {
 #if defined(__CUDACC__)

@@ -209,20 +209,6 @@ __device__ __forceinline__ std::int64_t slice_offset(const Block<T>& block) {
          static_cast<std::int64_t>(sizeof(T));
 }
 
-// A positive number to divide by in three instructions, rounded as by a division (Markstein 1990,
-// "Computation of elementary functions on the IBM RISC System/6000").
-struct Divisor {
-  float value, reciprocal;
-  Divisor() = default;
-  __device__ __forceinline__ explicit Divisor(int n)
-      : value(static_cast<float>(n)), reciprocal(n > 0 ? 1.0f / static_cast<float>(n) : 0) {}
-  __device__ __forceinline__ explicit Divisor(Pair pair) : value(pair.a), reciprocal(pair.b) {}
-  __device__ __forceinline__ float divide(float x) const {
-    const float quotient = x * reciprocal;
-    return fmaf(fmaf(-quotient, value, x), reciprocal, quotient);
-  }
-};
-
 // Sums of K values (a power of two) over the wave: lane l gets the sum of value l / (kWave / K).
 template <int K>
 __device__ __forceinline__ float wave_sums(float (&values)[K]) {

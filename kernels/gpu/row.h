@@ -186,8 +186,10 @@ __device__ __forceinline__ ChunkRange chunks_between(int begin, int end) {
   return {begin, static_cast<unsigned>(end > begin ? end - begin : 0)};
 }
 
-// The columns of a row: chunk v holds columns v·E − shift and on.
-template <class T>
+// The columns of a row: chunk v holds columns v·E − shift and on. kWhole: known when compiled to
+// have no shift and only whole chunks, as rows of 16-byte aligned tensors do whose N is a multiple
+// of E; three quarters of the instructions for a packet of a row are for what else may be.
+template <class T, bool kWhole = false>
 struct RowShape {
   static constexpr int E = kElements<T>;
   int shift = 0;
@@ -196,10 +198,12 @@ struct RowShape {
 
   RowShape() = default;
   __device__ __forceinline__ RowShape(int row_shift, int row_cols)
-      : shift(row_shift),
+      : shift(kWhole ? 0 : row_shift),
         cols(row_cols),
-        full(chunks_between(row_shift > 0 ? 1 : 0, (row_cols + row_shift) / E)) {}
-  __device__ __forceinline__ int chunks() const { return (cols + shift + E - 1) / E; }
+        full(chunks_between(shift > 0 ? 1 : 0, (row_cols + shift) / E)) {}
+  __device__ __forceinline__ int chunks() const {
+    return kWhole ? static_cast<int>(full.count) : (cols + shift + E - 1) / E;
+  }
   // Whether element i of chunk v lies in the row.
   __device__ __forceinline__ bool holds(int v, int i) const {
     return static_cast<unsigned>(v * E - shift + i) < static_cast<unsigned>(cols);
@@ -216,7 +220,7 @@ struct RowShape {
     if (full.has(v)) return;
 #pragma unroll
     for (int i = 0; i < E; ++i) {
-      if (!holds(v, i)) values[i] = 0;
+      if (kWhole || !holds(v, i)) values[i] = 0;
     }
   }
   __device__ __forceinline__ void mask(Packet& packet, int v) const {
@@ -233,9 +237,11 @@ struct RowShape {
       *reinterpret_cast<Packet*>(address) = packet;
       return;
     }
+    if constexpr (!kWhole) {
 #pragma unroll
-    for (int i = 0; i < E; ++i) {
-      if (holds(v, i)) reinterpret_cast<T*>(address)[i] = raw_element<T>(packet, i);
+      for (int i = 0; i < E; ++i) {
+        if (holds(v, i)) reinterpret_cast<T*>(address)[i] = raw_element<T>(packet, i);
+      }
     }
   }
 };
@@ -263,20 +269,22 @@ struct RowReader {
   __device__ __forceinline__ Packet load_whole(int v) const {
     return whole.has(v) ? load_once(chunk0 + std::int64_t{v} * 16) : zero_packet();
   }
-  template <class T>
-  __device__ __forceinline__ bool has_rest(const RowShape<T>& shape) const {
-    return whole.count < static_cast<unsigned>(shape.chunks());
+  template <class T, bool kWhole>
+  __device__ __forceinline__ bool has_rest(const RowShape<T, kWhole>& shape) const {
+    return !kWhole && whole.count < static_cast<unsigned>(shape.chunks());
   }
-  template <class T>
-  __device__ __forceinline__ void load_rest(Packet& packet, int v, const RowShape<T>& shape) const {
-    if (whole.has(v)) return;
+  template <class T, bool kWhole>
+  __device__ __forceinline__ void load_rest(Packet& packet, int v,
+                                            const RowShape<T, kWhole>& shape) const {
+    if (kWhole || whole.has(v)) return;
     load_elements<T>(packet, chunk0 + std::int64_t{v} * 16, v * kElements<T> - shape.shift,
                      shape.cols);
   }
 };
-template <class T>
+template <class T, bool kWhole>
 __device__ __forceinline__ RowReader reader_of(const Rows& rows, const char* row,
-                                               const RowShape<T>& shape) {
+                                               const RowShape<T, kWhole>& shape) {
+  if constexpr (kWhole) return {row, shape.full};
   RowReader reader;
   reader.chunk0 = row - shape.shift * static_cast<int>(sizeof(T));
   const std::int64_t readable = (rows.readable_end - reader.chunk0) / 16;
@@ -297,7 +305,9 @@ struct ParameterPackets {
   static constexpr int kWide = kMayBeWide ? E / kElements<A> : 1;  // packets of a wide parameter
   Packet raw[kWide];
 
-  __device__ __forceinline__ void request(Parameter p, T absent, int v, const RowShape<T>& shape) {
+  template <bool kWhole>
+  __device__ __forceinline__ void request(Parameter p, T absent, int v,
+                                          const RowShape<T, kWhole>& shape) {
     if (p.data == nullptr) {
 #pragma unroll
       for (int i = 0; i < E; ++i) set_element<T>(raw[0], i, absent);
@@ -320,11 +330,18 @@ struct ParameterPackets {
   }
 
  private:
-  template <class U>
-  __device__ __forceinline__ void fetch(Parameter p, int v, const RowShape<T>& shape) {
+  template <class U, bool kWhole>
+  __device__ __forceinline__ void fetch(Parameter p, int v, const RowShape<T, kWhole>& shape) {
     constexpr int kPackets = E / kElements<U>;
     const char* chunk = static_cast<const char*>(p.data) +
                         (std::int64_t{v} * E - shape.shift) * static_cast<int>(sizeof(U));
+    if constexpr (kWhole) {
+#pragma unroll
+      for (int k = 0; k < kPackets; ++k) {
+        raw[k] = shape.full.has(v) ? reinterpret_cast<const Packet*>(chunk)[k] : zero_packet();
+      }
+      return;
+    }
     if (shape.full.has(v) && reinterpret_cast<std::uintptr_t>(chunk) % 16 == 0) {
 #pragma unroll
       for (int k = 0; k < kPackets; ++k) raw[k] = reinterpret_cast<const Packet*>(chunk)[k];

@@ -20,6 +20,21 @@ struct Mean {
   __device__ __forceinline__ A centred(A x) const { return (x - high) - low; }
 };
 
+// A positive number to divide by in three instructions, rounded as by a division (Markstein 1990,
+// "Computation of elementary functions on the IBM RISC System/6000"); finite numbers only.
+template <class A>
+struct Divisor {
+  A value, reciprocal;
+  __device__ __forceinline__ explicit Divisor(A n)
+      : value(n), reciprocal(n > A{0} ? A{1} / n : A{0}) {}
+  __device__ __forceinline__ Divisor(A n, A reciprocal_of_n)
+      : value(n), reciprocal(reciprocal_of_n) {}
+  __device__ __forceinline__ A divide(A x) const {
+    const A quotient = x * reciprocal;
+    return fused(fused(-quotient, value, x), reciprocal, quotient);
+  }
+};
+
 // first + m without losing the rounding error (Knuth's two-sum).
 template <class A>
 __device__ __forceinline__ Mean<A> mean_at(A first, A m) {
@@ -80,6 +95,7 @@ __device__ __forceinline__ A rstd_of(A squares, A cols, A scale, double eps) {
 
 // 1/√x to within one unit in the last place, without a division: the device's estimate (2 units on
 // NVIDIA, 1 on AMD) and a Newton step, which 0 and Inf do not survive.
+__device__ __forceinline__ double reciprocal_root(double x) { return 1 / sqrt(x); }
 __device__ __forceinline__ float reciprocal_root(float x) {
   const float estimate = rsqrtf(x);
   const float better = fmaf(estimate * 0.5f, fmaf(-x * estimate, estimate, 1.0f), estimate);
