@@ -14,12 +14,13 @@ std::string_view build_hash();
 // they have changed.
 std::string_view sources_hash(const VariantInfo& variant);
 
-// Commit of the folder `root` and whether it has changes, asked of git at run time; empty without.
+// Commit of the sources that this program was built from, and whether they had changes; empty where
+// git could not say. (Asked by the build: the program may run where there is no checkout.)
 struct Commit {
-  std::string hash;
+  std::string_view hash;
   bool dirty = false;
 };
-Commit commit_of(const std::string& root);
+Commit commit();
 // The source folder that this program was built from.
 std::string_view source_root();
 

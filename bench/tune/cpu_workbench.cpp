@@ -100,6 +100,7 @@ class CpuWorkbench final : public Workbench {
 
   std::vector<std::vector<double>> time(std::span<const Config> configs, int rounds) override {
     std::vector<std::vector<double>> samples(configs.size());
+    inputs_.swap_ordinary_rows();
     for (int round = 0; round < rounds; ++round) {
       for (std::size_t i = 0; i < configs.size(); ++i) {
         const std::size_t at = (static_cast<std::size_t>(round) + i) % configs.size();
@@ -110,6 +111,7 @@ class CpuWorkbench final : public Workbench {
         samples[at].push_back(seconds.count());
       }
     }
+    inputs_.swap_ordinary_rows();
     return samples;
   }
 

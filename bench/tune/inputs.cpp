@@ -78,6 +78,9 @@ Inputs::Inputs(const TableKey& cell, int threads) : problem(problem_of(cell)) {
   if (p.has_weight) weight = random_numbers(p.weight, p.cols, 0, 1, 2, threads);
   if (p.has_bias) bias = random_numbers(p.weight, p.cols, 0, 1, 3, threads);
   if (!p.is_backward()) {
+    const auto row_bytes = static_cast<std::ptrdiff_t>(p.cols * size_of(p.x));
+    const auto kept = x.begin() + std::min<std::int64_t>(3, p.rows) * row_bytes;
+    ordinary_rows.assign(kept, x.begin() + std::min<std::int64_t>(5, p.rows) * row_bytes);
     set_row(3, [&](double old, std::int64_t c) {
       return c == p.cols / 2 ? std::numeric_limits<double>::quiet_NaN() : old;
     });
@@ -99,6 +102,11 @@ Inputs::Inputs(const TableKey& cell, int threads) : problem(problem_of(cell)) {
       reference::store(accumulate, rstd.data(), r, s.rstd);
     }
   });
+}
+
+void Inputs::swap_ordinary_rows() {
+  const auto at = std::min<std::int64_t>(3, problem.rows) * problem.cols * size_of(problem.x);
+  std::swap_ranges(ordinary_rows.begin(), ordinary_rows.end(), x.begin() + at);
 }
 
 reference::ForwardInputs Inputs::forward() const {

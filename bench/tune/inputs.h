@@ -16,10 +16,13 @@ struct Inputs {
   explicit Inputs(const TableKey& cell, int threads);
   reference::ForwardInputs forward() const;
   reference::BackwardInputs backward() const;
+  // Puts rows without NaN and Inf in the place of those two; the next call puts them back.
+  void swap_ordinary_rows();
 
   Problem problem;
   double eps = 1e-5;
   std::vector<char> x, dy, weight, bias, mean, rstd;
+  std::vector<char> ordinary_rows;
 };
 
 }  // namespace hipnorm::tune

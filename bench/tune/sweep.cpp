@@ -98,9 +98,9 @@ class Sweep {
     session_.driver = hello.at("driver");
     session_.compute_units = hello.at("compute_units");
     session_.build = hello.at("build");
-    const Commit commit = commit_of(std::string(source_root()));
-    session_.commit = commit.hash;
-    session_.dirty = commit.dirty;
+    const Commit built_from = commit();
+    session_.commit = built_from.hash;
+    session_.dirty = built_from.dirty;
     session_.started = fmt::format("{:%FT%TZ}", fmt::gmtime(std::time(nullptr)));
     session_.make_id();
 

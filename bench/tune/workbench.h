@@ -32,7 +32,8 @@ class Workbench {
   // its second run, nothing written outside. Throws std::runtime_error where the launch fails.
   virtual Finding check(const Config& config) = 0;
 
-  // Seconds of every call, [config][round]: caches cold, the configs in turns whose order rotates.
+  // Seconds of every call, [config][round]: caches cold, the configs in turns whose order rotates,
+  // no Inf or NaN in the rows (kernels may take their time over what no training run survives).
   // The same config may be given twice: the gap between twins is the noise.
   virtual std::vector<std::vector<double>> time(std::span<const Config> configs, int rounds) = 0;
 };

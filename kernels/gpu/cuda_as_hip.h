@@ -102,6 +102,7 @@ template <class T>
 __device__ __forceinline__ T __shfl_xor(T value, int mask, int width = 32) {
   return __shfl_xor_sync(0xffffffffu, value, mask, width);
 }
+__device__ __forceinline__ int __any(int predicate) { return __any_sync(0xffffffffu, predicate); }
 
 namespace hipnorm::gpu {
 

@@ -154,18 +154,21 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& args) {
     if (!kAtOnce) request_parameters();
     const A squares = group.sum((q[0] + q[1]) + (q[2] + q[3]));
 
-    A scale = 1, rstd;
-    if (shape.cols > 0 && (!is_finite(sum) || needs_scaling(squares, a.eps, scale))) {
-      // Lanes of one wave may have rows of which only one is extreme: each walks its row alone.
-      const T* elements = reinterpret_cast<const T*>(a.x.row(r));
-      if constexpr (kBlock) {
-        rstd = rstd_of_extreme_row<T>(elements, a.cols, group.lane, group.lanes, a.eps, sum,
-                                      squares, mean, [&](A value) { return group.sum(value); });
-      } else {
-        rstd = rstd_of_extreme_row<T>(elements, a.cols, 0, 1, a.eps, sum, squares, mean,
-                                      [](A value) { return value; });
+    A scale = 1, rstd = 0;
+    const bool extreme =
+        shape.cols > 0 && (!is_finite(sum) || needs_scaling(squares, a.eps, scale));
+    // Where rows of a wave differ, all its lanes take part in the sums of those that are extreme.
+    if (kBlock ? extreme : wave_any(extreme)) {
+      Mean<A> extreme_mean = mean;
+      const A extreme_rstd = rstd_of_extreme_row<T>(
+          reinterpret_cast<const T*>(a.x.row(r)), extreme ? a.cols : 0, group.lane, group.lanes,
+          a.eps, sum, squares, extreme_mean, [&](A value) { return group.sum(value); });
+      if (extreme) {
+        mean = extreme_mean;
+        rstd = extreme_rstd;
       }
-    } else {
+    }
+    if (!extreme) {
       const A variance = over_cols(squares) + static_cast<A>(a.eps);
       rstd = kQuick ? reciprocal_root(variance) : A{1} / sqrt(variance);
     }

@@ -56,6 +56,15 @@ __device__ __forceinline__ void wave_sync() {
 
 #endif  // !HIPNORM_EMULATED
 
+// Whether it holds in any lane of the wave.
+__device__ __forceinline__ bool wave_any(bool here) {
+#if defined(__CUDACC__)
+  return __any_sync(0xffffffffu, here) != 0;
+#else
+  return __any(here) != 0;
+#endif
+}
+
 // AMD: a wave has 102 scalar registers, in which the compiler keeps what does not change in a loop:
 // arguments, and two registers for every comparison of them. In a long loop over rows they spill.
 //

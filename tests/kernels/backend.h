@@ -21,7 +21,11 @@ int ways();
 // included, at the same place relative to a multiple of 64 bytes.
 class Mirror {
  public:
-  explicit Mirror(const Array& array);
+  // What a kernel finds in it.
+  enum class Contents { copied, unset };
+  // unset: with HIPNORM_TEST_EXACT_MEMORY=1, for compute-sanitizer, the GPU's memory is left as it
+  // was allocated. Then no Mirror has guards: its memory ends where the array does.
+  explicit Mirror(const Array& array, Contents contents = Contents::copied);
   ~Mirror();
   Mirror(const Mirror&) = delete;
   Mirror& operator=(const Mirror&) = delete;

@@ -23,7 +23,7 @@ const Device& device() { return cpu_device(2); }
 bool emulated() { return false; }
 int ways() { return static_cast<int>(std::size(kOrders)); }
 
-Mirror::Mirror(const Array& array) : data_(const_cast<void*>(array.data())) {}
+Mirror::Mirror(const Array& array, Contents) : data_(const_cast<void*>(array.data())) {}
 Mirror::~Mirror() = default;
 void Mirror::fetch(Array&) const {}
 

@@ -61,7 +61,7 @@ const Device& device() {
 bool emulated() { return true; }
 int ways() { return 2; }
 
-Mirror::Mirror(const Array& array) : data_(const_cast<void*>(array.data())) {}
+Mirror::Mirror(const Array& array, Contents) : data_(const_cast<void*>(array.data())) {}
 Mirror::~Mirror() = default;
 void Mirror::fetch(Array&) const {}
 

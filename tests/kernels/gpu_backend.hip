@@ -1,5 +1,6 @@
 // The GPU kernels on the first GPU.
 #include <cstdint>
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
 
@@ -33,6 +34,14 @@ Launch on_stream(const Launch& launch) {
           .stream = stream()};
 }
 
+bool exact_memory() {
+  static const bool exact = [] {
+    const char* value = std::getenv("HIPNORM_TEST_EXACT_MEMORY");
+    return value != nullptr && std::string(value) == "1";
+  }();
+  return exact;
+}
+
 Error finished(Error error) {
   if (!error) {
     const hipError_t status = hipStreamSynchronize(stream());
@@ -47,8 +56,18 @@ const Device& device() { return gpu_device(0); }
 bool emulated() { return false; }
 int ways() { return 3; }
 
-Mirror::Mirror(const Array& array) {
+Mirror::Mirror(const Array& array, Contents contents) {
   if (array.block() == nullptr) return;
+  if (exact_memory()) {
+    const std::size_t offset = reinterpret_cast<std::uintptr_t>(array.data()) % 64;
+    const auto bytes = static_cast<std::size_t>(array.bytes());
+    check(hipMalloc(&block_, offset + bytes), "memory for an array");
+    data_ = static_cast<char*>(block_) + offset;
+    if (contents == Contents::copied && bytes > 0) {
+      check(hipMemcpy(data_, array.data(), bytes, hipMemcpyHostToDevice), "an upload");
+    }
+    return;
+  }
   const auto bytes = static_cast<std::size_t>(array.block_bytes());
   check(hipMalloc(&block_, bytes), "memory for an array");
   check(hipMemcpy(block_, array.block(), bytes, hipMemcpyHostToDevice), "an upload");
@@ -58,6 +77,12 @@ Mirror::Mirror(const Array& array) {
 Mirror::~Mirror() { static_cast<void>(hipFree(block_)); }
 void Mirror::fetch(Array& array) const {
   if (block_ == nullptr) return;
+  if (exact_memory()) {
+    check(hipMemcpy(array.data(), data_, static_cast<std::size_t>(array.bytes()),
+                    hipMemcpyDeviceToHost),
+          "a download");
+    return;
+  }
   check(hipMemcpy(array.block(), block_, static_cast<std::size_t>(array.block_bytes()),
                   hipMemcpyDeviceToHost),
         "a download");

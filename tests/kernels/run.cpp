@@ -38,7 +38,9 @@ ForwardResult run_forward(const LayerData& data, Affine affine, const Config& co
                        Array(accumulate, data.rows), Array(accumulate, data.rows)};
   Array workspace = workspace_of(sizes);
   const Mirror x(data.x), weight(data.weight), bias(data.bias);
-  const Mirror y(result.y), mean(result.mean), rstd(result.rstd), scratch(workspace);
+  constexpr auto kUnset = Mirror::Contents::unset;
+  const Mirror y(result.y, kUnset), mean(result.mean, kUnset), rstd(result.rstd, kUnset),
+      scratch(workspace, kUnset);
   const Error error = run_forward_launch(
       {.x = x.data(),
        .x_stride = data.x_stride,
@@ -76,7 +78,9 @@ BackwardResult run_backward(const Problem& problem, const Plan& sizes, const Lay
   if (grads.dbias) result.dbias = Array(problem.weight, data.cols, weight_offset);
   Array workspace = workspace_of(sizes);
   const Mirror dy(data.dy), x(data.x), mean(data.mean), rstd(data.rstd), weight(data.weight);
-  const Mirror dx(result.dx), dweight(result.dweight), dbias(result.dbias), scratch(workspace);
+  constexpr auto kUnset = Mirror::Contents::unset;
+  const Mirror dx(result.dx, kUnset), dweight(result.dweight, kUnset), dbias(result.dbias, kUnset),
+      scratch(workspace, kUnset);
   const Error error = run_backward_launch(
       {.dy = dy.data(),
        .dy_stride = data.dy_stride,

@@ -38,6 +38,14 @@
 #define blockDim (::hipnorm::emulator::current->block->block_dim)
 #define gridDim (::hipnorm::emulator::current->block->grid_dim)
 
+inline int __any(int predicate, std::source_location site = std::source_location::current()) {
+  int any = predicate != 0;
+  for (int mask = HIPNORM_EMULATED_WAVE / 2; mask > 0; mask /= 2) {
+    any |= hipnorm::emulator::shuffle_value(hipnorm::emulator::Shuffle::exclusive_or, any, mask,
+                                            HIPNORM_EMULATED_WAVE, site);
+  }
+  return any;
+}
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline void __syncthreads(std::source_location site = std::source_location::current()) {
   hipnorm::emulator::sync_threads(site);
