@@ -123,9 +123,10 @@ class BackwardLane {
         (wave * kSums + lane / kLanes);
     const Lds<AsyncBarrier> barrier = block_.sums(turn.slot);
     if (ring.split == 1) {
-      if (lane % kLanes == 0) *place = mine;
-      wave_sync();
-      if (lane == 0) barrier_arrive(barrier);
+      if (lane % kLanes == 0) {
+        *place = mine;
+        barrier_arrive(barrier);
+      }
       return;
     }
 #pragma unroll 1
@@ -247,6 +248,7 @@ __device__ __forceinline__ void backward(const BackwardRingArgs& args) {
   run_computing_wave<T, R>(
       block, exchange, [&](int step, const Turn& turn) { lane.sum(step, turn); },
       [&](int step, const Turn& turn) { lane.apply(step, turn); });
+  next_may_start();
   lane.store_columns();
 }
 

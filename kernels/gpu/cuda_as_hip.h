@@ -102,13 +102,12 @@ template <class T>
 __device__ __forceinline__ T __shfl_xor(T value, int mask, int width = 32) {
   return __shfl_xor_sync(0xffffffffu, value, mask, width);
 }
-__device__ __forceinline__ int __any(int predicate) { return __any_sync(0xffffffffu, predicate); }
 
 namespace hipnorm::gpu {
 
 inline cudaLaunchConfig_t cuda_config(std::int64_t blocks, int threads, std::size_t lds_bytes,
-                                      int cluster, bool cooperative, cudaStream_t stream,
-                                      cudaLaunchAttribute (&attributes)[2]) {
+                                      int cluster, bool cooperative, bool early,
+                                      cudaStream_t stream, cudaLaunchAttribute (&attributes)[3]) {
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(blocks));
   config.blockDim = dim3(static_cast<unsigned>(threads));
@@ -124,24 +123,28 @@ inline cudaLaunchConfig_t cuda_config(std::int64_t blocks, int threads, std::siz
     attributes[config.numAttrs].id = cudaLaunchAttributeCooperative;
     attributes[config.numAttrs++].val.cooperative = 1;
   }
+  if (early) {
+    attributes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+  }
   return config;
 }
 
 inline hipError_t cuda_launch(const void* kernel, std::int64_t blocks, int threads,
-                              std::size_t lds_bytes, int cluster, bool cooperative,
+                              std::size_t lds_bytes, int cluster, bool cooperative, bool early,
                               cudaStream_t stream, void** arguments) {
-  cudaLaunchAttribute attributes[2];
+  cudaLaunchAttribute attributes[3];
   const cudaLaunchConfig_t config =
-      cuda_config(blocks, threads, lds_bytes, cluster, cooperative, stream, attributes);
+      cuda_config(blocks, threads, lds_bytes, cluster, cooperative, early, stream, attributes);
   return cudaLaunchKernelExC(&config, kernel, arguments);
 }
 
 // Clusters that the current device holds at once.
 inline hipError_t cuda_resident_clusters(int* count, const void* kernel, int threads,
                                          std::size_t lds_bytes, int cluster) {
-  cudaLaunchAttribute attributes[2];
+  cudaLaunchAttribute attributes[3];
   const cudaLaunchConfig_t config =
-      cuda_config(cluster, threads, lds_bytes, cluster, false, nullptr, attributes);
+      cuda_config(cluster, threads, lds_bytes, cluster, false, false, nullptr, attributes);
   return cudaOccupancyMaxActiveClusters(count, kernel, &config);
 }
 

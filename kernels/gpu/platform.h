@@ -56,6 +56,18 @@ __device__ __forceinline__ void wave_sync() {
 
 #endif  // !HIPNORM_EMULATED
 
+// Grid::early. What a kernel that never waits, or is waited for, need not call.
+__device__ __forceinline__ void previous_done() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void next_may_start() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 // Whether it holds in any lane of the wave.
 __device__ __forceinline__ bool wave_any(bool here) {
 #if defined(__CUDACC__)
@@ -98,6 +110,9 @@ struct Grid {
   std::size_t lds_bytes = 0;
   int cluster = 0;  // blocks of a cluster (sm_90), 1 for a kernel that uses its instructions alone
   bool cooperative = false;
+  // sm_90: may start before the kernel before it in the stream has ended, once all blocks of that
+  // have called next_may_start() or ended. Touches no memory before previous_done().
+  bool early = false;
   hipStream_t stream = nullptr;
 };
 
@@ -108,7 +123,8 @@ hipError_t launch_kernel(void (*kernel)(Args), const Grid& grid, const Args& arg
   void* pointers[] = {&copy};
 #if defined(__CUDACC__)
   return cuda_launch(reinterpret_cast<const void*>(kernel), grid.blocks, grid.threads,
-                     grid.lds_bytes, grid.cluster, grid.cooperative, grid.stream, pointers);
+                     grid.lds_bytes, grid.cluster, grid.cooperative, grid.early, grid.stream,
+                     pointers);
 #else
   const dim3 blocks(static_cast<unsigned>(grid.blocks)),
       threads(static_cast<unsigned>(grid.threads));

@@ -37,6 +37,7 @@ __global__ void __launch_bounds__(kThreads) reduce_parts_kernel(ReduceArgs a) {
   const int lane = static_cast<int>(threadIdx.x) & (lanes - 1);
   const std::int64_t first = (tile * lanes + lane) * E;  // column
 
+  previous_done();
   A sums[E] = {};
   if (first < a.cols) {  // the pitch has room for whole packets
     const std::int64_t begin = static_cast<int>(threadIdx.x) >> a.lanes_log2;
@@ -119,6 +120,7 @@ hipError_t reduce_parts(const BackwardArgs& args, const Launch& launch) {
   const Grid grid = {.blocks = tiles * (dweight + dbias),
                      .threads = kThreads,
                      .lds_bytes = kThreads * sizeof(Packet),
+                     .early = launch.device.bulk_copies,
                      .stream = static_cast<hipStream_t>(launch.stream)};
   return launch_kernel(reduce_parts_kernel<T>, grid, reduce);
 }

@@ -92,9 +92,10 @@ struct LoaderLane {
   }
 };
 
-// Before the loop, by one lane.
+// Before the loop, by one lane. A wave's sums within one block arrive from `posts` lanes.
 template <class T>
-__device__ __forceinline__ void init_barriers(const Block<T>& block, unsigned arrivals_of_full) {
+__device__ __forceinline__ void init_barriers(const Block<T>& block, unsigned arrivals_of_full,
+                                              unsigned posts) {
   const Ring& ring = block.ring;
   const auto waves = static_cast<unsigned>(ring.waves);
   for (int s = 0; s < ring.stages; ++s) {
@@ -103,7 +104,7 @@ __device__ __forceinline__ void init_barriers(const Block<T>& block, unsigned ar
     barrier_init(block.ready(s), 1);
   }
   for (int s = 0; s < 2 * ring.stages; ++s) {
-    barrier_init(block.sums(s), ring.split > 1 ? 1 : waves);
+    barrier_init(block.sums(s), ring.split > 1 ? 1 : waves * posts);
   }
   barrier_init_fence();
 }
@@ -121,7 +122,7 @@ __device__ __forceinline__ void run_loader(const Block<T>& block, const Rows& x,
   const auto values_of = [&](int k) { return k < slice.rows ? values(block.row(k)) : Pair{0, 0}; };
   Pair now = values_of(lane), next = values_of(kWave + lane);
 
-  if (lane == 0) init_barriers(block, (kTensors + 1) * R);
+  if (lane == 0) init_barriers(block, (kTensors + 1) * R, kTensors == 1 ? 1 : 2 * R);
   wave_sync();
 
   LoaderLane<T, kTensors, R> mine(block, x, dy, lane);
@@ -144,6 +145,7 @@ __device__ __forceinline__ void run_loader(const Block<T>& block, const Rows& x,
   };
 
   for (int step = 0; step < initial; ++step) copy(step);
+  wave_sync();
   block.meet();
   for (int step = 0; step < initial; ++step) publish(step, step);
   Turn turn;

@@ -14,6 +14,7 @@ struct Grid {
   std::size_t lds_bytes;
   int cluster = 1;           // blocks that are resident together and reach each other's LDS
   bool cooperative = false;  // all blocks are resident together
+  bool early = false;        // of no consequence here: launches end one after the other
   hipStream_t stream = nullptr;
 };
 

@@ -36,13 +36,14 @@ __global__ void reads_what_nobody_wrote(Args args) {
 }
 
 int run(void (*kernel)(Args)) {
-  Args args{nullptr, 255};
-  hipError_t error = hipMalloc(&args.data, 255 * sizeof(float));
+  void* memory = nullptr;
+  hipError_t error = hipMalloc(&memory, 255 * sizeof(float));
+  const Args args{static_cast<float*>(memory), 255};
   if (error == hipSuccess) {
     error = launch_kernel(kernel, {.blocks = 1, .threads = 256, .lds_bytes = 1024}, args);
   }
   if (error == hipSuccess) error = hipDeviceSynchronize();
-  static_cast<void>(hipFree(args.data));
+  static_cast<void>(hipFree(memory));
   if (error != hipSuccess) std::fprintf(stderr, "%s\n", hipGetErrorString(error));
   return error != hipSuccess;
 }

@@ -22,9 +22,10 @@ int ways();
 class Mirror {
  public:
   // What a kernel finds in it.
-  enum class Contents { copied, unset };
-  // unset: with HIPNORM_TEST_EXACT_MEMORY=1, for compute-sanitizer, the GPU's memory is left as it
-  // was allocated. Then no Mirror has guards: its memory ends where the array does.
+  enum class Contents { copied, unset, scratch };
+  // With HIPNORM_TEST_EXACT_MEMORY=1, for compute-sanitizer, the GPU's memory ends where the array
+  // does, without guards; unless `copied` it is left as it was allocated, and scratch, of which a
+  // kernel may leave parts so, is not copied back.
   explicit Mirror(const Array& array, Contents contents = Contents::copied);
   ~Mirror();
   Mirror(const Mirror&) = delete;
@@ -38,6 +39,7 @@ class Mirror {
  private:
   void* block_ = nullptr;  // in the GPU's memory
   void* data_ = nullptr;
+  bool fetched_ = true;
 };
 
 // Runs a launch in way number `way` and waits for its end.

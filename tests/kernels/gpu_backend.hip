@@ -59,6 +59,7 @@ int ways() { return 3; }
 Mirror::Mirror(const Array& array, Contents contents) {
   if (array.block() == nullptr) return;
   if (exact_memory()) {
+    fetched_ = contents != Contents::scratch;
     const std::size_t offset = reinterpret_cast<std::uintptr_t>(array.data()) % 64;
     const auto bytes = static_cast<std::size_t>(array.bytes());
     check(hipMalloc(&block_, offset + bytes), "memory for an array");
@@ -78,6 +79,7 @@ Mirror::~Mirror() { static_cast<void>(hipFree(block_)); }
 void Mirror::fetch(Array& array) const {
   if (block_ == nullptr) return;
   if (exact_memory()) {
+    if (!fetched_) return;
     check(hipMemcpy(array.data(), data_, static_cast<std::size_t>(array.bytes()),
                     hipMemcpyDeviceToHost),
           "a download");

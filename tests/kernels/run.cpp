@@ -39,8 +39,8 @@ ForwardResult run_forward(const LayerData& data, Affine affine, const Config& co
   Array workspace = workspace_of(sizes);
   const Mirror x(data.x), weight(data.weight), bias(data.bias);
   constexpr auto kUnset = Mirror::Contents::unset;
-  const Mirror y(result.y, kUnset), mean(result.mean, kUnset), rstd(result.rstd, kUnset),
-      scratch(workspace, kUnset);
+  const Mirror y(result.y, kUnset), mean(result.mean, kUnset), rstd(result.rstd, kUnset);
+  const Mirror scratch(workspace, Mirror::Contents::scratch);
   const Error error = run_forward_launch(
       {.x = x.data(),
        .x_stride = data.x_stride,
@@ -79,8 +79,8 @@ BackwardResult run_backward(const Problem& problem, const Plan& sizes, const Lay
   Array workspace = workspace_of(sizes);
   const Mirror dy(data.dy), x(data.x), mean(data.mean), rstd(data.rstd), weight(data.weight);
   constexpr auto kUnset = Mirror::Contents::unset;
-  const Mirror dx(result.dx, kUnset), dweight(result.dweight, kUnset), dbias(result.dbias, kUnset),
-      scratch(workspace, kUnset);
+  const Mirror dx(result.dx, kUnset), dweight(result.dweight, kUnset), dbias(result.dbias, kUnset);
+  const Mirror scratch(workspace, Mirror::Contents::scratch);
   const Error error = run_backward_launch(
       {.dy = dy.data(),
        .dy_stride = data.dy_stride,
