@@ -84,12 +84,6 @@ __device__ __forceinline__ void fence_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// A barrier of all `threads` threads of the block, whose waves may come from different places of
-// the program: __syncthreads() is for one place.
-__device__ __forceinline__ void block_barrier(int threads) {
-  asm volatile("barrier.sync.aligned 0, %0;" ::"r"(threads) : "memory");
-}
-
 __device__ __forceinline__ int cluster_rank() {
   std::uint32_t rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));

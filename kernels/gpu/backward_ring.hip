@@ -79,7 +79,10 @@ class BackwardLane {
 
  public:
   __device__ __forceinline__ BackwardLane(const BackwardRingArgs& args, const Block<T>& block)
-      : a_(args), block_(block), chunks_(block), x_(block, args.x), dy_(block, args.dy) {
+      : a_(args), block_(block), chunks_(block), x_(block, args.x), dy_(block, args.dy) {}
+
+  // Before the waves meet.
+  __device__ __forceinline__ void start() {
     load_parameters(block_, chunks_, a_.weight, 1.0f, weight_);
   }
 
@@ -100,6 +103,7 @@ class BackwardLane {
         read_packets<T, true>(block_, chunks_, at, first, packets);
 #pragma unroll
         for (int j = first; j < first + N && j < V; ++j) {
+          weight_.stay_packed(j);
           // A lane without a chunk has zeros there; 0 − mean, times rstd, might overflow.
           const float mean = chunks_.exists(block_, j) ? scale.a : 0;
 #pragma unroll
@@ -154,6 +158,7 @@ class BackwardLane {
         read_packets<T, false>(block_, chunks_, at, first, packets);
 #pragma unroll
         for (int j = first; j < first + N && j < V; ++j) {
+          weight_.stay_packed(j);
           float dx[E];
 #pragma unroll
           for (int i = 0; i < E; ++i) {
@@ -224,27 +229,29 @@ __device__ __forceinline__ void backward(const BackwardRingArgs& args) {
   const Block<T> block(ring);
   const bool exchange = args.dx != nullptr;
   const int wave = static_cast<int>(threadIdx.x) / kWave;
+  // mean and rstd as the kernel uses them: where x̂ = 0 by definition, as x·0.
+  const auto scale_of_row = [&](std::int64_t row) {
+    const Pair saved = {args.mean[row], args.rstd[row]};
+    return usable(saved.b) ? saved : Pair{0, 0};
+  };
+  Loader<T, 2, R, decltype(scale_of_row)> loader(block, args.x, args.dy, scale_of_row);
+  BackwardLane<T, V, R, kPacked> lane(args, block);
+  if (wave < ring.waves) lane.start();
+  if (wave == ring.waves) loader.start();
+  block.meet();
+
   if (wave == ring.waves) {
-    // mean and rstd as the kernel uses them: where x̂ = 0 by definition, as x·0.
-    run_loader<T, 2, R>(block, args.x, args.dy, [&](std::int64_t row) {
-      const Pair saved = {args.mean[row], args.rstd[row]};
-      return usable(saved.b) ? saved : Pair{0, 0};
-    });
+    loader.run();
     return;
   }
   if (wave > ring.waves) {
     const BackwardFinisher<T, R> finisher{args, block,
                                           Divisor<float>(static_cast<float>(ring.cols))};
-    if (!exchange) {
-      block.meet();
-      return;
-    }
+    if (!exchange) return;
     run_finisher<T, R>(block, ring.split * ring.waves * R * static_cast<int>(sizeof(Pair)),
                        [&](int, const Turn& turn) { finisher.finish(turn); });
     return;
   }
-  BackwardLane<T, V, R, kPacked> lane(args, block);
-  block.meet();
   run_computing_wave<T, R>(
       block, exchange, [&](int step, const Turn& turn) { lane.sum(step, turn); },
       [&](int step, const Turn& turn) { lane.apply(step, turn); });

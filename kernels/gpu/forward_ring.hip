@@ -116,7 +116,10 @@ class ForwardLane {
 
  public:
   __device__ __forceinline__ ForwardLane(const ForwardRingArgs& args, const Block<T>& block)
-      : a_(args), block_(block), chunks_(block), x_(block, args.x) {
+      : a_(args), block_(block), chunks_(block), x_(block, args.x) {}
+
+  // Before the waves meet.
+  __device__ __forceinline__ void start() {
     load_parameters(block_, chunks_, a_.weight, 1.0f, weight_);
     load_parameters(block_, chunks_, a_.bias, 0.0f, bias_);
     const int waves = a_.ring.split * a_.ring.waves;
@@ -196,6 +199,8 @@ class ForwardLane {
       read_packets<T, false>(block_, chunks_, at, first, packets);
 #pragma unroll
       for (int j = first; j < first + N && j < V; ++j) {
+        weight_.stay_packed(j);
+        bias_.stay_packed(j);
         float y[E];
 #pragma unroll
         for (int i = 0; i < E; ++i) {
@@ -265,10 +270,17 @@ __device__ __forceinline__ void forward(const ForwardRingArgs& args) {
   const Ring& ring = args.ring;
   const Block<T> block(ring);
   const int wave = static_cast<int>(threadIdx.x) / kWave;
+  const auto first_of = [&](std::int64_t row) {
+    return Pair{to_accumulate(*reinterpret_cast<const T*>(args.x.row(row))), 0};
+  };
+  Loader<T, 1, 1, decltype(first_of)> loader(block, args.x, args.x, first_of);
+  ForwardLane<T, V, kPacked> lane(args, block);
+  if (wave < ring.waves) lane.start();
+  if (wave == ring.waves) loader.start();
+  block.meet();
+
   if (wave == ring.waves) {
-    run_loader<T, 1, 1>(block, args.x, args.x, [&](std::int64_t row) {
-      return Pair{to_accumulate(*reinterpret_cast<const T*>(args.x.row(row))), 0};
-    });
+    loader.run();
     return;
   }
   if (wave > ring.waves) {
@@ -277,8 +289,6 @@ __device__ __forceinline__ void forward(const ForwardRingArgs& args) {
                        [&](int step, const Turn& turn) { finisher.finish(step, turn); });
     return;
   }
-  ForwardLane<T, V, kPacked> lane(args, block);
-  block.meet();
   run_computing_wave<T, 1>(
       block, true, [&](int step, const Turn& turn) { lane.sum(step, turn); },
       [&](int step, const Turn& turn) { lane.apply(step, turn); });

@@ -136,7 +136,7 @@ struct Turn {
 
 // A block's part of its group's rows.
 struct Slice {
-  std::int64_t group;
+  int group;
   int rows;  // of the group
   int rank;
   int shift;  // of the output's rows: the same for all rows of a group
@@ -152,7 +152,7 @@ struct Block {
   Memory memory;
 
   __device__ __forceinline__ explicit Block(const Ring& r) : ring(r) {
-    slice.group = static_cast<std::int64_t>(blockIdx.x) / ring.split;
+    slice.group = static_cast<int>(blockIdx.x) / ring.split;
     slice.rank = static_cast<int>(blockIdx.x % static_cast<unsigned>(ring.split));
     slice.rows = slice.group < ring.rows
                      ? static_cast<int>((ring.rows - slice.group + ring.groups - 1) / ring.groups)
@@ -191,9 +191,10 @@ struct Block {
     return memory.template at<RowResult>(ring.results + row * 16);
   }
 
-  // Before the loop: barriers and what else the waves have put into LDS become visible.
+  // Before the loop: barriers and what else the waves have put into LDS become visible. All waves
+  // come here from one place of the program.
   __device__ __forceinline__ void meet() const {
-    block_barrier((ring.waves + kRingServants) * kWave);
+    __syncthreads();
     if (ring.split > 1) {
       cluster_arrive();
       cluster_wait();

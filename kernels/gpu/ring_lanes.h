@@ -35,18 +35,22 @@ struct LaneChunks {
   __device__ __forceinline__ int offset(int j) const { return (place + j * kWave) * kPacketBytes; }
 };
 
-// Where in its line the slice of row k of a tensor begins.
+// Where in its line the slice of row k of a tensor begins. (Modulo 2³², of which lines are a part.)
 struct LinePlace {
-  int start;
-  int step;
+  const Ring& ring;
+  const Rows& tensor;
+  unsigned start;
   template <class T>
-  __device__ __forceinline__ LinePlace(const Block<T>& block, const Rows& tensor)
-      : start(static_cast<int>(reinterpret_cast<std::uintptr_t>(tensor.row(block.slice.group)) %
-                               kLineBytes) +
-              static_cast<int>(slice_offset(block) % kLineBytes)),
-        step(static_cast<int>(block.ring.groups * tensor.stride % kLineBytes)) {}
+  __device__ __forceinline__ LinePlace(const Block<T>& block, const Rows& of_tensor)
+      : ring(block.ring),
+        tensor(of_tensor),
+        start(
+            static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(tensor.row(block.slice.group)) +
+                                  static_cast<std::uintptr_t>(slice_offset(block)))) {}
   __device__ __forceinline__ int of(int k) const {
-    return (start + k * step) & (static_cast<int>(kLineBytes) - 1);
+    const unsigned step = static_cast<unsigned>(ring.groups) * static_cast<unsigned>(tensor.stride);
+    return static_cast<int>((start + static_cast<unsigned>(k) * step) %
+                            static_cast<unsigned>(kLineBytes));
   }
 };
 
@@ -164,6 +168,8 @@ struct Parameters {
   }
   __device__ __forceinline__ void set(int j, const Packet& packet) { packets[j] = packet; }
   __device__ __forceinline__ float get(int j, int i) const { return element<T>(packets[j], i); }
+  // Unpacked again after this, not kept so over the whole loop.
+  __device__ __forceinline__ void stay_packed(int j) { forget_unpacked(packets[j]); }
 };
 template <class T, int V>
 struct Parameters<T, false, V> {
@@ -177,6 +183,7 @@ struct Parameters<T, false, V> {
     for (int i = 0; i < kElements<T>; ++i) values[j][i] = element<T>(packet, i);
   }
   __device__ __forceinline__ float get(int j, int i) const { return values[j][i]; }
+  __device__ __forceinline__ void stay_packed(int) {}
 };
 template <class T, bool kPacked, int V>
 __device__ __forceinline__ void load_parameters(const Block<T>& block,

@@ -112,52 +112,71 @@ __device__ __forceinline__ void init_barriers(const Block<T>& block, unsigned ar
 // The loader: loads all rows of the group, and for row r the pair that values(r) gives, which is
 // asked for kWave rows and more ahead.
 template <class T, int kTensors, int R, class Values>
-__device__ __forceinline__ void run_loader(const Block<T>& block, const Rows& x, const Rows& dy,
-                                           Values values) {
-  const Ring& ring = block.ring;
-  const Slice& slice = block.slice;
-  const int lane = static_cast<int>(threadIdx.x) % kWave;
-  const int steps = (slice.rows + R - 1) / R;
-  const int initial = steps < ring.stages ? steps : ring.stages;
-  const auto values_of = [&](int k) { return k < slice.rows ? values(block.row(k)) : Pair{0, 0}; };
-  Pair now = values_of(lane), next = values_of(kWave + lane);
+class Loader {
+ public:
+  __device__ __forceinline__ Loader(const Block<T>& block, const Rows& x, const Rows& dy,
+                                    const Values& values)
+      : block_(block),
+        values_(values),
+        lane_(static_cast<int>(threadIdx.x) % kWave),
+        mine_(block, x, dy, lane_) {}
 
-  if (lane == 0) init_barriers(block, (kTensors + 1) * R, kTensors == 1 ? 1 : 2 * R);
-  wave_sync();
+  // Before the waves meet.
+  __device__ __forceinline__ void start() {
+    now_ = values_of(lane_);
+    next_ = values_of(kWave + lane_);
+    if (lane_ == 0) init_barriers(block_, (kTensors + 1) * R, kTensors == 1 ? 1 : 2 * R);
+    wave_sync();
+    for (int step = 0; step < initial(); ++step) copy(step);
+    wave_sync();
+  }
 
-  LoaderLane<T, kTensors, R> mine(block, x, dy, lane);
-  const auto copy = [&](int stage) {
-    if (lane < kTensors * R) mine.copy(block, stage);
-  };
-  const auto publish = [&](int step, int stage) {
-    const int source = (step * R + lane % R) % kWave;
-    const Pair pair = {__shfl(now.a, source, kWave),
-                       kTensors == 1 ? 0 : __shfl(now.b, source, kWave)};
-    if (lane < R) {
-      *block.values(stage * R + lane) = pair;
-      barrier_arrive(block.full(stage));
+  __device__ __forceinline__ void run() {
+    const Ring& ring = block_.ring;
+    for (int step = 0; step < initial(); ++step) publish(step, step);
+    Turn turn;
+    for (int step = initial(); step < steps(); ++step) {
+      const int stage = turn.stage(ring);
+      barrier_wait(block_.empty(stage), turn.stage_parity(ring));
+      copy(stage);
+      publish(step, stage);
+      turn = turn.next(ring);
+      wave_sync();  // no lane may fall two phases behind
+    }
+  }
+
+ private:
+  __device__ __forceinline__ int steps() const { return (block_.slice.rows + R - 1) / R; }
+  __device__ __forceinline__ int initial() const {
+    return steps() < block_.ring.stages ? steps() : block_.ring.stages;
+  }
+  __device__ __forceinline__ Pair values_of(int k) const {
+    return k < block_.slice.rows ? values_(block_.row(k)) : Pair{0, 0};
+  }
+  __device__ __forceinline__ void copy(int stage) {
+    if (lane_ < kTensors * R) mine_.copy(block_, stage);
+  }
+  __device__ __forceinline__ void publish(int step, int stage) {
+    const int source = (step * R + lane_ % R) % kWave;
+    const Pair pair = {__shfl(now_.a, source, kWave),
+                       kTensors == 1 ? 0 : __shfl(now_.b, source, kWave)};
+    if (lane_ < R) {
+      *block_.values(stage * R + lane_) = pair;
+      barrier_arrive(block_.full(stage));
     }
     const int done = (step + 1) * R;
     if (done % kWave == 0) {
-      now = next;
-      next = values_of(done + kWave + lane);
+      now_ = next_;
+      next_ = values_of(done + kWave + lane_);
     }
-  };
-
-  for (int step = 0; step < initial; ++step) copy(step);
-  wave_sync();
-  block.meet();
-  for (int step = 0; step < initial; ++step) publish(step, step);
-  Turn turn;
-  for (int step = initial; step < steps; ++step) {
-    const int stage = turn.stage(ring);
-    barrier_wait(block.empty(stage), turn.stage_parity(ring));
-    copy(stage);
-    publish(step, stage);
-    turn = turn.next(ring);
-    wave_sync();  // no lane may fall two phases behind
   }
-}
+
+  const Block<T>& block_;
+  const Values& values_;
+  const int lane_;
+  LoaderLane<T, kTensors, R> mine_;
+  Pair now_ = {0, 0}, next_ = {0, 0};
+};
 
 // The finisher: when the waves of the cluster have posted all `bytes` of a step, finish(step, turn)
 // writes the results of the step's rows.
@@ -166,7 +185,6 @@ __device__ __forceinline__ void run_finisher(const Block<T>& block, int bytes, F
   const Ring& ring = block.ring;
   const int steps = (block.slice.rows + R - 1) / R;
   const bool first = threadIdx.x % kWave == 0;
-  block.meet();
   Turn turn;
   for (int step = 0; step < steps; ++step) {
     const int stage = turn.stage(ring);

@@ -221,14 +221,6 @@ void check_rank(int rank, Site site) {
   }
 }
 
-void check_threads(int threads, Site site) {
-  const auto size = static_cast<int>(block_of(*machine.running).context.block_dim.x);
-  if (threads != size) {
-    machine.fault(*machine.running, site,
-                  "block_barrier of " + number(threads) + " threads in a block of " + number(size));
-  }
-}
-
 void post(RemotePlace slot, const void* value, unsigned bytes, RemotePlace barrier, Site site) {
   begin(site);
   Fiber& self = *machine.running;

@@ -33,7 +33,6 @@ void barrier_wait(std::ptrdiff_t barrier, unsigned parity, Site site);
 void copy_to_lds(std::ptrdiff_t target, const void* source, unsigned bytes, std::ptrdiff_t barrier,
                  Site site);
 void check_rank(int rank, Site site);
-void check_threads(int threads, Site site);
 struct RemotePlace {
   std::ptrdiff_t offset;
   int rank;
@@ -68,11 +67,6 @@ inline void copy_to_lds(Lds<unsigned char> target, const void* source, unsigned 
   emulator::copy_to_lds(target.byte_offset(), source, bytes, b.byte_offset(), site);
 }
 inline void fence_async(Site site = Site::current()) { emulator::fence_async(site); }
-
-inline void block_barrier(int threads, Site site = Site::current()) {
-  emulator::check_threads(threads, site);
-  emulator::sync_threads(site);
-}
 
 inline int cluster_rank() { return emulator::current->block->rank; }
 inline void cluster_arrive(Site site = Site::current()) { emulator::cluster_arrive(site); }
