@@ -103,7 +103,7 @@ class BackwardLane {
         read_packets<T, true>(block_, chunks_, at, first, packets);
 #pragma unroll
         for (int j = first; j < first + N && j < V; ++j) {
-          weight_.stay_packed(j);
+          if (j >= 3) weight_.stay_packed(j);  // registers are short by half a packet
           // A lane without a chunk has zeros there; 0 − mean, times rstd, might overflow.
           const float mean = chunks_.exists(block_, j) ? scale.a : 0;
 #pragma unroll
@@ -158,7 +158,7 @@ class BackwardLane {
         read_packets<T, false>(block_, chunks_, at, first, packets);
 #pragma unroll
         for (int j = first; j < first + N && j < V; ++j) {
-          weight_.stay_packed(j);
+          if (j >= 3) weight_.stay_packed(j);
           float dx[E];
 #pragma unroll
           for (int i = 0; i < E; ++i) {

@@ -68,7 +68,7 @@ inline constexpr Instance kBackwardRowDx[] = {
 // forward_ring, backward_ring: a row on `split` blocks of config.threads threads, and two more
 // waves a block that serve them; max_threads is without those. Picked by ring_instance
 // (ring_layout.h). Wide: f32 weights of 16-bit rows, which take twice the registers.
-inline constexpr Instance kForwardRing[] = {{1, 608, 0}, {2, 576, 0}, {3, 576, 0}, {4, 448, 0}};
+inline constexpr Instance kForwardRing[] = {{1, 608, 0}, {2, 576, 0}, {3, 448, 0}, {4, 448, 0}};
 inline constexpr Instance kForwardRingWide[] = {{1, 608, 0}, {2, 576, 0}, {3, 448, 0}, {4, 320, 0}};
 inline constexpr Instance kForwardRingF32[] = {
     {1, 608, 0}, {2, 576, 0}, {3, 576, 0}, {4, 448, 0}, {8, 320, 0}};
