@@ -70,13 +70,13 @@ if(HIPNORM_TORCH AND HIPNORM_TORCH_BUILD STREQUAL "rocm")
   endif()
   if(EXISTS "${TORCH_DIR}/version.py")
     file(STRINGS "${TORCH_DIR}/version.py" line REGEX "^hip[: ].*'[0-9]+\\.[0-9]+")
-    string(REGEX MATCH "'([0-9]+)\\.([0-9]+)" line "${line}")
-    set(torch_hip "${CMAKE_MATCH_1}")
+    string(REGEX MATCH "[0-9]+\\.[0-9]+" of_torch "${line}")
+    string(REGEX MATCH "^[0-9]+" wanted "${of_torch}")
     string(REGEX MATCH "^[0-9]+" found "${HIPNORM_HIP_VERSION}")
-    if(torch_hip AND NOT torch_hip EQUAL found)
-      message(FATAL_ERROR "torch in ${TORCH_DIR} was built with HIP ${torch_hip}.${CMAKE_MATCH_2}, "
-        "but ${root} has HIP ${HIPNORM_HIP_VERSION}: expected the same major version. "
-        "HIPNORM_ROCM_PATH or ROCM_PATH may name another ROCm.")
+    if(wanted AND NOT wanted EQUAL found)
+      message(FATAL_ERROR "torch in ${TORCH_DIR} was built with HIP ${of_torch}, but ${root} has "
+        "HIP ${HIPNORM_HIP_VERSION}: expected the same major version. HIPNORM_ROCM_PATH or ROCM_PATH "
+        "may name another ROCm.")
     endif()
   endif()
 endif()
