@@ -1,7 +1,7 @@
 # Makes Debian 12's HIP 5.2, rocPRIM 5.3 and device libraries, which predate gfx942 and gfx950, work
 # with clang 22. CI builds so; a current ROCm needs none of this and never comes here. Nothing that
-# is built so has been run. Included by HipnormRocm.cmake; sets HIPNORM_HIP_COMPILER, and adds to
-# HIPNORM_HIP_FLAGS and HIPNORM_HIP_DEPENDS.
+# is built so has been run. Included by HipnormRocm.cmake; sets HIPNORM_HIP_COMPILER and
+# HIPNORM_HIP_DEVICE_LIBRARIES, and adds to HIPNORM_HIP_FLAGS and HIPNORM_HIP_DEPENDS.
 set(needs "${needs}, or to compile only, as CI does, Debian 12's HIP 5.2 with clang ≥ 20")
 find_program(HIPNORM_HIP_COMPILER NAMES clang++-22 clang++-21 clang++-20)
 if(NOT HIPNORM_HIP_COMPILER)
@@ -24,14 +24,17 @@ endif()
 
 # A folder of device libraries: Debian's, and one file of our own for each architecture, over
 # Debian's where it has one. old_hip/device_library.ll.in says why.
-set(folder "${PROJECT_BINARY_DIR}/device_libraries")
+# ccache knows the folder by its name alone: another content is another folder.
+set(template "${CMAKE_CURRENT_LIST_DIR}/old_hip/device_library.ll.in")
+file(SHA256 "${template}" version)
+string(SUBSTRING "${version}" 0 12 version)
+set(folder "${PROJECT_BINARY_DIR}/device_libraries-${version}")
 file(REMOVE_RECURSE "${folder}")
 file(MAKE_DIRECTORY "${folder}")
 foreach(file IN LISTS bitcode)
   get_filename_component(name "${file}" NAME)
   file(CREATE_LINK "${file}" "${folder}/${name}" SYMBOLIC)
 endforeach()
-set(template "${CMAKE_CURRENT_LIST_DIR}/old_hip/device_library.ll.in")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${template}")
 foreach(arch IN LISTS HIPNORM_ROCM_ARCHITECTURES)
   # gfx90a is 9.0.10 and becomes 9010: two digits for the minor version and the stepping each.
@@ -53,6 +56,6 @@ foreach(arch IN LISTS HIPNORM_ROCM_ARCHITECTURES)
 endforeach()
 
 set(header "${CMAKE_CURRENT_LIST_DIR}/old_hip/compat.h")
-list(APPEND HIPNORM_HIP_FLAGS "--rocm-device-lib-path=${folder}" -mcode-object-version=5
-                              -include "${header}")
+set(HIPNORM_HIP_DEVICE_LIBRARIES "${folder}")
+list(APPEND HIPNORM_HIP_FLAGS -mcode-object-version=5 -include "${header}")
 list(APPEND HIPNORM_HIP_DEPENDS "${header}" "${template}")

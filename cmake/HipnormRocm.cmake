@@ -43,6 +43,7 @@ if(NOT "${HIPNORM_ROCM_FOUND}" STREQUAL "${root} ${HIPNORM_HIP_VERSION}")
   set(HIPNORM_ROCM_FOUND "${root} ${HIPNORM_HIP_VERSION}" CACHE INTERNAL "The ROCm in use")
 endif()
 set(HIPNORM_HIP_FLAGS "")  # what this ROCm needs beyond the flags below
+set(HIPNORM_HIP_DEVICE_LIBRARIES "")  # a folder of them, where not ROCm's
 set(HIPNORM_HIP_DEPENDS "")  # files that every object depends on because of them
 if(HIPNORM_HIP_VERSION VERSION_LESS 5.3)
   include(HipnormOldHip)
@@ -69,13 +70,13 @@ if(HIPNORM_TORCH AND HIPNORM_TORCH_BUILD STREQUAL "rocm")
   endif()
   if(EXISTS "${TORCH_DIR}/version.py")
     file(STRINGS "${TORCH_DIR}/version.py" line REGEX "^hip[: ].*'[0-9]+\\.[0-9]+")
-    string(REGEX MATCH "'([0-9]+)\\.([0-9]+)" line "${line}")
-    set(torch_hip "${CMAKE_MATCH_1}")
+    string(REGEX MATCH "[0-9]+\\.[0-9]+" of_torch "${line}")
+    string(REGEX MATCH "^[0-9]+" wanted "${of_torch}")
     string(REGEX MATCH "^[0-9]+" found "${HIPNORM_HIP_VERSION}")
-    if(torch_hip AND NOT torch_hip EQUAL found)
-      message(FATAL_ERROR "torch in ${TORCH_DIR} was built with HIP ${torch_hip}.${CMAKE_MATCH_2}, "
-        "but ${root} has HIP ${HIPNORM_HIP_VERSION}: expected the same major version. "
-        "HIPNORM_ROCM_PATH or ROCM_PATH may name another ROCm.")
+    if(wanted AND NOT wanted EQUAL found)
+      message(FATAL_ERROR "torch in ${TORCH_DIR} was built with HIP ${of_torch}, but ${root} has "
+        "HIP ${HIPNORM_HIP_VERSION}: expected the same major version. HIPNORM_ROCM_PATH or ROCM_PATH "
+        "may name another ROCm.")
     endif()
   endif()
 endif()
@@ -119,6 +120,11 @@ endif()
 function(hipnorm_gpu_objects name)
   cmake_parse_arguments(ARG "" "FOR" "SOURCES;DEFINITIONS" ${ARGN})
   list(TRANSFORM ARG_DEFINITIONS PREPEND -D)
+  set(libraries "")
+  if(HIPNORM_HIP_DEVICE_LIBRARIES)  # a relative path is the same in every clone, for ccache
+    file(RELATIVE_PATH libraries "${CMAKE_CURRENT_BINARY_DIR}" "${HIPNORM_HIP_DEVICE_LIBRARIES}")
+    set(libraries "--rocm-device-lib-path=${libraries}")
+  endif()
   set(objects "")
   foreach(source IN LISTS ARG_SOURCES)
     get_filename_component(source "${source}" ABSOLUTE)
@@ -126,8 +132,8 @@ function(hipnorm_gpu_objects name)
     set(object "${CMAKE_CURRENT_BINARY_DIR}/${name}.hip/${stem}.o")
     file(RELATIVE_PATH shown "${PROJECT_BINARY_DIR}" "${object}")
     add_custom_command(OUTPUT "${object}"
-      COMMAND ${HIPNORM_CCACHE} "${HIPNORM_HIP_COMPILER}" ${HIPNORM_HIP_FLAGS} ${ARG_DEFINITIONS}
-              "-I${PROJECT_SOURCE_DIR}" -MD -MT "${object}" -MF "${object}.d"
+      COMMAND ${HIPNORM_CCACHE} "${HIPNORM_HIP_COMPILER}" ${HIPNORM_HIP_FLAGS} ${libraries}
+              ${ARG_DEFINITIONS} "-I${PROJECT_SOURCE_DIR}" -MD -MT "${object}" -MF "${object}.d"
               -c "${source}" -o "${object}"
       DEPENDS "${source}" ${HIPNORM_HIP_DEPENDS} DEPFILE "${object}.d"
       COMMENT "Building HIP object ${shown}" VERBATIM)

@@ -28,9 +28,9 @@ struct ForwardRowArgs {
 // of their use. AMD: a wait for one load waits for all older ones and for stores, too, so all
 // should precede the apply loop's.
 #if defined(__CUDACC__)
-inline constexpr int kParametersAhead = 1;
+inline constexpr int kParametersAhead = 1, kMostOfSixteen = 4;
 #else
-inline constexpr int kParametersAhead = 4;
+inline constexpr int kParametersAhead = 4, kMostOfSixteen = 1;
 #endif
 
 template <class T, bool kWhole>
@@ -53,14 +53,17 @@ __device__ __forceinline__ RowReader reader_of_row(const ForwardRowArgs& a, std:
 template <class T, int V, bool kBlock, bool kAhead, bool kWhole>
 __device__ __forceinline__ void forward_rows(const ForwardRowArgs& args) {
   using A = accumulate_t<T>;
-  constexpr int E = kElements<T>, kNext = !kAhead ? 0 : V < 4 ? V : 4;
+  // AMD: 16 packets in 256 registers leave room for one of the next row, and of the parameters.
+  constexpr int kMost = V > 8 ? kMostOfSixteen : 4;
+  constexpr int E = kElements<T>, kNext = !kAhead ? 0 : V < kMost ? V : kMost;
   // No divisions, 200 cycles each. Where registers are short the branches in them are needed: in
   // one straight piece of code ptxas unpacks all packets at once, and spills.
   constexpr bool kQuick = kWhole && V <= 8;
   // Short rows are all latency: their parameters are requested with the row.
   constexpr bool kAtOnce = kWhole && V <= (kBlock ? 2 : 1);
   // Parameters under way before the second sum: of how many packets.
-  constexpr int kRequested = kAtOnce ? V : kParametersAhead < V ? kParametersAhead : V;
+  constexpr int kAsked = kParametersAhead < kMost ? kParametersAhead : kMost;
+  constexpr int kRequested = kAtOnce ? V : kAsked < V ? kAsked : V;
   typename GroupOf<T, kBlock>::type group(args.lanes_log2);
 
   const int lanes = group.lanes;

@@ -52,7 +52,7 @@ inline constexpr Instance kBackwardWave[] = {
     {1, 640, 1024}, {2, 384, 512}, {3, 384, 512}, {4, 256, 0}};
 // forward_row, backward_row: a row on a block.
 inline constexpr Instance kForwardRow[] = {
-    {1, 1024, 1024}, {2, 768, 1024}, {4, 512, 512}, {8, 512, 512}, {16, 384, 0}};
+    {1, 1024, 1024}, {2, 768, 1024}, {4, 512, 512}, {8, 512, 512}, {16, 384, 512}};
 inline constexpr Instance kBackwardRow[] = {{1, 768, 1024}, {2, 512, 512}, {4, 256, 512}};
 // backward_group: a block's strip of a row on each of its waves.
 inline constexpr Instance kBackwardGroup[] = {

@@ -182,6 +182,18 @@ __device__ __forceinline__ Packet load_once(const char* address) {
 __device__ __forceinline__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
 __device__ __forceinline__ double fused(double a, double b, double c) { return fma(a, b, c); }
 
+// The 16 bytes at `address`, in one store. AMD: to the optimiser a struct is four words, of which
+// it would take the last together with an element's store at a row's end, and leave 12 + 4 bytes.
+__device__ __forceinline__ void store_packet(char* address, const Packet& packet) {
+#if defined(__HIP_DEVICE_COMPILE__)
+  using Words = std::uint32_t __attribute__((ext_vector_type(4)));
+  *reinterpret_cast<Words*>(address) =
+      Words{packet.word[0], packet.word[1], packet.word[2], packet.word[3]};
+#else
+  *reinterpret_cast<Packet*>(address) = packet;
+#endif
+}
+
 // a·b, rounded: never one half of a fused multiply-add.
 __device__ __forceinline__ float product(float a, float b) {
 #if defined(__CUDACC__)

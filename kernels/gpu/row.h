@@ -117,7 +117,7 @@ template <class T>
 __device__ __forceinline__ void store_chunk(char* row, Chunk c, const Packet& packet) {
   char* address = row + c.first * static_cast<std::int64_t>(sizeof(T));
   if (c.template full<T>()) {
-    *reinterpret_cast<Packet*>(address) = packet;
+    store_packet(address, packet);
     return;
   }
 #pragma unroll
@@ -234,7 +234,7 @@ struct RowShape {
   __device__ __forceinline__ void store(char* chunk0, int v, const Packet& packet) const {
     char* address = chunk0 + std::int64_t{v} * 16;
     if (full.has(v)) {
-      *reinterpret_cast<Packet*>(address) = packet;
+      store_packet(address, packet);
       return;
     }
     if constexpr (!kWhole) {

@@ -29,9 +29,9 @@ LAST = "the row's last packet: nothing younger is asked for before the row is su
 COPIED = ("the next row's packets, copied where the loop begins anew; how many stores follow them "
           "varies with the row's ends")
 FAMILIES = [
-    (r"forward_wave_kernel<\w+, (\d+)>", lambda v: v, lambda v: v, LAST),
-    (r"forward_row_kernel<\w+, (\d+), false>", lambda v: v, lambda v: v, LAST),
-    (r"forward_row_kernel<\w+, (\d+), true>", lambda v: v, lambda v: v,
+    (r"forward_wave_kernel<\w+, (\d+), \w+>", lambda v: v, lambda v: v, LAST),
+    (r"forward_row_kernel<\w+, (\d+), false, \w+>", lambda v: v, lambda v: v, LAST),
+    (r"forward_row_kernel<\w+, (\d+), true, \w+>", lambda v: v, lambda v: v,
      "weight and bias, asked for after the next row's packets"),
     (r"forward_stream_kernel<\w+>", lambda v: 8, lambda v: 4,
      "the batch's last packet, and weight and bias of each packet"),

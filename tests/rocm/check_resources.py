@@ -18,20 +18,21 @@ import code_objects
 
 @dataclasses.dataclass(frozen=True)
 class Arch:
-    """Per SIMD of four: registers of a lane, what they are allocated in; LDS of a block."""
+    """Per SIMD of four: registers of a lane, what they are allocated in, waves; LDS of a block."""
 
     registers: int
     granule: int
+    waves: int
     lds: int
 
 
 ARCHITECTURES = {
     # CDNA 2 and 3 ISA, "VGPR allocation": 512, the accumulation registers included, in eights.
-    "gfx90a": Arch(512, 8, 64 << 10),
-    "gfx942": Arch(512, 8, 64 << 10),
-    "gfx950": Arch(512, 8, 160 << 10),
+    "gfx90a": Arch(512, 8, 8, 64 << 10),
+    "gfx942": Arch(512, 8, 8, 64 << 10),
+    "gfx950": Arch(512, 8, 8, 160 << 10),
     # RDNA 3 ISA: 1536 of a wave of 32, in 24s; blocks run on a WGP of four SIMDs.
-    "gfx1100": Arch(1536, 24, 64 << 10),
+    "gfx1100": Arch(1536, 24, 16, 64 << 10),
 }
 SIMDS = 4
 
@@ -72,8 +73,8 @@ def violations(kernel, assumed):
 def blocks_of(kernel):
     """Blocks of the launch bound's size that the registers of a compute unit hold."""
     arch = ARCHITECTURES[kernel.arch]
-    waves = -(-kernel.threads // kernel.wave // SIMDS)
-    return arch.registers // round_up(max(kernel.vgprs, 1), arch.granule) // waves
+    held = min(arch.waves, arch.registers // round_up(max(kernel.vgprs, 1), arch.granule))
+    return held * SIMDS // -(-kernel.threads // kernel.wave)
 
 
 def assumptions(program):

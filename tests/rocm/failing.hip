@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(1024) backward_row_kernel(Seeded args) {
 }
 
 // Two floats at a time, where a packet would have four.
-template <class T, int V, bool kAhead>
+template <class T, int V, bool kAhead, bool kWhole>
 __global__ void __launch_bounds__(64) forward_row_kernel(Seeded args) {
   auto* pairs = reinterpret_cast<float2*>(args.data);
 #pragma unroll 1
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(64) forward_row_kernel(Seeded args) {
 }
 
 // Packets, but a fence of the system's scope between them.
-template <class T, int V>
+template <class T, int V, bool kWhole>
 __global__ void __launch_bounds__(64) forward_wave_kernel(Seeded args) {
   auto* packets = reinterpret_cast<float4*>(args.data);
 #pragma unroll 1
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(64) forward_wave_kernel(Seeded args) {
 }
 
 template __global__ void backward_row_kernel<float, 1, false, false>(Seeded);
-template __global__ void forward_row_kernel<float, 1, false>(Seeded);
-template __global__ void forward_wave_kernel<float, 1>(Seeded);
+template __global__ void forward_row_kernel<float, 1, false, true>(Seeded);
+template __global__ void forward_wave_kernel<float, 1, true>(Seeded);
 
 }  // namespace hipnorm::gpu

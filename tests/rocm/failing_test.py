@@ -6,8 +6,8 @@ import sys
 
 HERE = pathlib.Path(__file__).parent
 SPILLING = "backward_row_kernel<float, 1, false, false>"
-NARROW = "forward_row_kernel<float, 1, false>"
-FENCED = "forward_wave_kernel<float, 1>"
+NARROW = "forward_row_kernel<float, 1, false, true>"
+FENCED = "forward_wave_kernel<float, 1, true>"
 
 
 def run(check, *arguments):
