@@ -49,6 +49,7 @@ constexpr bool is_ring_variant(Variant variant) {
 // in kernels/variants.h allow.
 struct GpuKernel {
   Variant variant;
+  bool packets = false;  // a row kernel for whole packets
   std::span<const gpu::Instance> instances;  // empty: the kernel takes rows of any length
   const gpu::Instance* instance = nullptr;   // the one that runs; null: none holds the row
   std::int64_t chunks = 0;                   // packets of a row that one block takes …

@@ -75,8 +75,7 @@ Reason check_group(const Case& c) {
     return concat("split=", c.config.split, ", but ", c.device.arch,
                   " does not hold so many blocks");
   }
-  const std::int64_t packet = gpu::kPacketBytes / size_of(c.problem.x);
-  if (c.problem.alignment < gpu::kPacketBytes || c.problem.cols % packet != 0) {
+  if (!gpu::whole_packets(c.problem)) {
     return concat(c.name(), " takes rows of whole packets of 16 bytes, but rows of ",
                   c.problem.cols, " cols are aligned to ", c.problem.alignment);
   }
