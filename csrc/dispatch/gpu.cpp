@@ -17,17 +17,13 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b +
 constexpr std::int64_t kEndlessRow = std::int64_t{1} << 40;
 
 // Those with which a row's packets are found by instance_for; empty for the others.
-std::span<const Instance> instances_of(Variant variant, const Problem& problem, bool packets) {
-  if (packets && variant == Variant::gpu_forward_row) return gpu::kForwardPackets;
-  if (packets && variant == Variant::gpu_backward_row) {
-    if (problem.x == DType::f32) return gpu::kBackwardPacketsF32;
-    return gpu::kBackwardPackets;
-  }
-  switch (variant) {
+std::span<const Instance> instances_of(const Config& config, const Problem& problem, bool amd) {
+  switch (config.variant) {
     case Variant::gpu_forward_wave: return gpu::built_for(gpu::kForwardWave, problem.x);
-    case Variant::gpu_forward_row: return gpu::built_for(gpu::kForwardRow, problem.x);
     case Variant::gpu_backward_wave: return gpu::built_for(gpu::kBackwardWave, problem.x);
-    case Variant::gpu_backward_row: return gpu::built_for(gpu::kBackwardRow, problem.x);
+    case Variant::gpu_forward_row:
+    case Variant::gpu_backward_row:
+      return row_instances(config.variant, problem, config.stages, amd);
     case Variant::gpu_backward_two_kernel:  // whose row kernel it is
       if (problem.grads.dx) return gpu::built_for(gpu::kBackwardRowDx, problem.x);
       return {};
@@ -36,6 +32,17 @@ std::span<const Instance> instances_of(Variant variant, const Problem& problem, 
 }
 
 }  // namespace
+
+std::span<const Instance> row_instances(Variant variant, const Problem& problem, int stages,
+                                        bool amd) {
+  const bool packets = gpu::takes_packets(problem, stages, amd);
+  if (variant == Variant::gpu_forward_row) {
+    return packets ? gpu::kForwardPackets : gpu::built_for(gpu::kForwardRow, problem.x);
+  }
+  if (!packets) return gpu::built_for(gpu::kBackwardRow, problem.x);
+  if (problem.x == DType::f32) return gpu::kBackwardPacketsF32;
+  return gpu::kBackwardPackets;
+}
 
 GpuLimits::GpuLimits(const Device& device)
     : wave(device.wave_size == 32 ? 32 : 64),
@@ -49,7 +56,7 @@ GpuLimits::GpuLimits(const Device& device)
 GpuKernel::GpuKernel(const Config& config, const Problem& problem, const GpuLimits& limits)
     : variant(config.variant),
       packets(gpu::takes_packets(problem, config.stages, limits.amd)),
-      instances(instances_of(config.variant, problem, packets)),
+      instances(instances_of(config, problem, limits.amd)),
       chunks(gpu::chunks_of_row(problem)),
       lanes(config.threads),
       threads(config.threads),
@@ -63,6 +70,9 @@ GpuKernel::GpuKernel(const Config& config, const Problem& problem, const GpuLimi
     case Variant::gpu_backward_row:
       persistent = true;
       lds_bytes = gpu::kRowLdsBytes;
+      if (packets && instance != nullptr) {
+        lds_bytes += gpu::backward_packets_lds_bytes(instance->vectors, problem.x, problem.weight);
+      }
       break;
     case Variant::gpu_forward_wave:
     case Variant::gpu_backward_wave:
@@ -147,6 +157,11 @@ int registers_of(const GpuKernel& kernel, const Problem& problem, const GpuLimit
       break;
     case Variant::gpu_backward_row:
       if (kernel.packets) {
+        // Beyond that, what is in LDS takes none.
+        if (gpu::keeps_in_lds(vectors, problem.x)) {
+          count = 256;
+          break;
+        }
         count = wide ? 24 + 26 * vectors : 20 + (problem.weight == problem.x ? 36 : 40) * vectors;
         break;
       }

@@ -110,6 +110,12 @@ Reason check_instance(const Case& c) {
                   c.kernel.chunks, what, ", of which ", c.kernel.lanes, " lanes hold at most ",
                   c.kernel.instances.back().vectors * c.kernel.lanes);
   }
+  if (c.kernel.packets && c.config.variant == Variant::gpu_backward_row &&
+      gpu::keeps_in_lds(instance->vectors, c.problem.x) &&
+      c.config.threads != gpu::kThreadsWithLds) {
+    return concat("threads=", c.config.threads, ", but with ", instance->vectors,
+                  " packets a lane, some of them in LDS, they must be ", gpu::kThreadsWithLds);
+  }
   if (c.limits.bound(*instance) == 0) {
     return concat(c.name(), " of ", instance->vectors, " packets a lane is not built for ",
                   c.device.arch);

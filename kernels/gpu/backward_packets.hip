@@ -5,18 +5,24 @@
 // As in forward_packets a row is loaded in place, packet by packet as dx is written, but for its
 // first kNext packets of x and dy, which have registers of their own and are asked for before the
 // sums. Of 256 registers a packet of 16-bit elements takes 16 for its sums, 8 for x and dy, 4 for
-// the weights, and 8 where it is ahead.
+// the weights, and 8 where it is ahead: 5 packets fit, 20480 columns on 512 threads.
+//
+// On gfx950 up to 10 do: weights and all but one or two packets of x lie in LDS, each lane's in a
+// place of its own. What is in LDS of the next row is asked for when the last of this one's has
+// been read: loads to LDS are waited for all together (lds_load.h).
 #include "kernels/gpu/backward_row.h"
 #include "kernels/gpu/buffer.h"
 #include "kernels/gpu/group.h"
 #include "kernels/gpu/instance_of.h"
+#include "kernels/gpu/lds_load.h"
+#include "kernels/gpu/prepare.h"
 
 namespace hipnorm::gpu {
 namespace {
 
 struct BackwardPacketsArgs {
   const char* dy;
-  const char* x;  // null: only dbias is asked for
+  const char* x;           // null: only dbias is asked for
   std::int64_t dy_stride;  // bytes
   std::int64_t x_stride;
   const float* mean;
@@ -33,17 +39,23 @@ struct BackwardPacketsArgs {
 // Packets of the next row that have registers of their own.
 template <class T>
 constexpr int packets_ahead(int vectors) {
-  if (sizeof(T) == 4) return vectors < 4 ? vectors : 4;
-  return vectors <= 4 ? vectors : vectors == 5 ? 4 : vectors == 6 ? 3 : 2;
+  if (vectors >= kPacketsInLds && sizeof(T) == 2) return x_in_registers(vectors);
+  return vectors < 4 ? vectors : 4;
 }
 
 template <class T, int V, bool kWide>
 __device__ __forceinline__ void backward_packets(const BackwardPacketsArgs& args) {
   constexpr int E = kElements<T>, kNext = packets_ahead<T>(V);
   constexpr int kParameters = kWide ? E / kElements<float> : 1;  // packets of weights of one of x
+  constexpr bool kLds = sizeof(T) == 2 && V >= kPacketsInLds;
+  constexpr int kRegisters = kLds ? x_in_registers(V) : V;  // packets of x
   BlockGroup<float> group;
-  const int step = static_cast<int>(gridDim.x), stride = static_cast<int>(blockDim.x) * 16;
-  int lane = static_cast<int>(threadIdx.x) * 16;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int threads = kLds ? kThreadsWithLds : static_cast<int>(blockDim.x);
+  const int step = static_cast<int>(gridDim.x), stride = threads * 16;
+  int lane = thread * 16;
+  const Lds<Packet> weight_lds = lds_at<Packet>(kRowLdsBytes);
+  const Lds<Packet> x_lds = weight_lds + V * kParameters * threads;
   const auto row_of = [](const BackwardPacketsArgs& a, const char* base, std::int64_t pitch,
                          std::int64_t r) {
     const bool here = base != nullptr && r < a.rows;
@@ -57,9 +69,17 @@ __device__ __forceinline__ void backward_packets(const BackwardPacketsArgs& args
     return {here ? mean : 0, here ? rstd : 0};
   };
 
-  Packet weight[V][kParameters];
+  struct Weights {
+    Packet packet[kParameters];
+    __device__ __forceinline__ float operator[](int i) const {
+      if constexpr (kWide) return element<float>(packet[i / 4], i % 4);
+      return element<T>(packet[0], i);
+    }
+  };
+  Weights weights[kLds ? 1 : V];
 #pragma unroll
   for (int v = 0; v < V; ++v) {
+    Weights& own = weights[kLds ? 0 : v];
     const int column = (lane + v * stride) / 16 * E;
     float w[E];
     load_parameter<T>(args.weight, {column, 0, column < args.cols ? E : 0}, 1, w);
@@ -69,18 +89,34 @@ __device__ __forceinline__ void backward_packets(const BackwardPacketsArgs& args
         float part[kElements<float>];
 #pragma unroll
         for (int i = 0; i < kElements<float>; ++i) part[i] = w[k * kElements<float> + i];
-        weight[v][k] = pack<float>(part);
+        own.packet[k] = pack<float>(part);
       } else {
-        weight[v][k] = pack<T>(w);
+        own.packet[k] = pack<T>(w);
       }
+      if (kLds) weight_lds[(v * kParameters + k) * threads + thread] = own.packet[k];
     }
   }
-  const auto weight_of = [&](int v, int i) {
-    if constexpr (kWide) return element<float>(weight[v][i / 4], i % 4);
-    return element<T>(weight[v][0], i);
+  const auto weights_of = [&](int v) {
+    Weights w;
+#pragma unroll
+    for (int k = 0; k < kParameters; ++k) {
+      if (kLds) {
+        w.packet[k] = weight_lds[(v * kParameters + k) * threads + thread];
+      } else {
+        forget_unpacked(weights[kLds ? 0 : v].packet[k]);
+        w.packet[k] = weights[kLds ? 0 : v].packet[k];
+      }
+    }
+    return w;
+  };
+  // Of this row, in registers or in LDS.
+  const auto x_of = [&](Packet(&x)[kRegisters], int v) {
+    if (v >= kRegisters) return x_lds[(v - kRegisters) * threads + thread];
+    forget_unpacked(x[v]);
+    return x[v];
   };
 
-  Packet x[V], dy[V], next_x[kNext], next_dy[kNext];
+  Packet x[kRegisters], dy[V], next_x[kNext], next_dy[kNext];
   std::int64_t r = blockIdx.x;
   {
     const Buffer x_row = row_of(args, args.x, args.x_stride, r);
@@ -88,7 +124,11 @@ __device__ __forceinline__ void backward_packets(const BackwardPacketsArgs& args
     const Buffer nowhere(args.dy, 0);
 #pragma unroll
     for (int v = 0; v < V; ++v) {
-      (v < kNext ? next_x[v] : x[v]) = x_row.load(lane + v * stride);
+      if (v >= kRegisters) {
+        load_to_lds(x_row, lane + v * stride, x_lds + (v - kRegisters) * threads, thread);
+      } else {
+        (v < kNext ? next_x[v] : x[v]) = x_row.load(lane + v * stride);
+      }
       (v < kNext ? next_dy[v] : dy[v]) = dy_row.load(lane + v * stride);
       // A dropped store: the loop is entered with as many accesses under way as it has when it
       // comes round. AMD waits for a number of them, the least of both ways in.
@@ -118,15 +158,14 @@ __device__ __forceinline__ void backward_packets(const BackwardPacketsArgs& args
         next_x[v] = x_next.load(lane + v * stride);
         next_dy[v] = dy_next.load(lane + v * stride);
       }
-      forget_unpacked(x[v]);
       forget_unpacked(dy[v]);
-#pragma unroll
-      for (int k = 0; k < kParameters; ++k) forget_unpacked(weight[v][k]);
+      const Packet values = x_of(x, v);
+      const Weights w = weights_of(v);
 #pragma unroll
       for (int i = 0; i < E; ++i) {
         const float d = element<T>(dy[v], i);
-        const float normalised = saved.normalised(element<T>(x[v], i));
-        const float gradient = product(d, weight_of(v, i));
+        const float normalised = saved.normalised(element<T>(values, i));
+        const float gradient = product(d, w[i]);
         dbias[v][i] += d;
         dweight[v][i] += d * normalised;
         s1 += gradient;
@@ -144,23 +183,26 @@ __device__ __forceinline__ void backward_packets(const BackwardPacketsArgs& args
     forget(lane);
 #pragma unroll
     for (int v = 0; v < V; ++v) {
-      forget_unpacked(x[v]);
       forget_unpacked(dy[v]);
-#pragma unroll
-      for (int k = 0; k < kParameters; ++k) forget_unpacked(weight[v][k]);
+      const Packet values = x_of(x, v);
+      const Weights w = weights_of(v);
       float out[E];
 #pragma unroll
       for (int i = 0; i < E; ++i) {
-        const float gradient = product(element<T>(dy[v], i), weight_of(v, i));
-        const float normalised = saved.normalised(element<T>(x[v], i));
+        const float gradient = product(element<T>(dy[v], i), w[i]);
+        const float normalised = saved.normalised(element<T>(values, i));
         out[i] = (gradient - c1 - normalised * c2) * saved.rstd;
       }
       dx.store(lane + v * stride, pack<T>(out));
       if (v >= kNext) {
-        x[v] = x_next.load(lane + v * stride);
+        if (v < kRegisters) x[v] = x_next.load(lane + v * stride);
         dy[v] = dy_next.load(lane + v * stride);
       }
       schedule_here();
+    }
+#pragma unroll
+    for (int v = kRegisters; v < V; ++v) {
+      load_to_lds(x_next, lane + v * stride, x_lds + (v - kRegisters) * threads, thread);
     }
   }
 
@@ -191,7 +233,16 @@ inline constexpr const auto& kInstances<float> = kBackwardPacketsF32;
 template <class T, int V, bool kWide>
 __global__ void __launch_bounds__(launch_bound(kInstances<T>, V))
     backward_packets_kernel(BackwardPacketsArgs args) {
-  backward_packets<T, V, kWide>(args);
+  // f32 weights of 9 packets of 16-bit elements fit no LDS.
+  if constexpr (sizeof(T) == 4 || V < kPacketsInLds || (kLargeLds && !(kWide && V >= 9))) {
+    backward_packets<T, V, kWide>(args);
+  } else {
+    __builtin_trap();  // validate() has refused it: more LDS than the device has
+  }
+}
+template <class T>
+std::int64_t lds_bytes(const Plan& plan, const Problem& p) {
+  return kRowLdsBytes + backward_packets_lds_bytes(plan.vectors, p.x, p.weight);
 }
 
 using Kernel = void (*)(BackwardPacketsArgs);
@@ -230,10 +281,12 @@ hipError_t backward_packets(const BackwardArgs& args, const Launch& launch) {
     };
     const Grid grid = {.blocks = launch.plan.groups,
                        .threads = launch.plan.threads,
-                       .lds_bytes = kRowLdsBytes,
+                       .lds_bytes = static_cast<std::size_t>(lds_bytes<T>(launch.plan, p)),
                        .stream = static_cast<hipStream_t>(launch.stream)};
     const hipError_t error = with_vectors<T, kInstances<T>>(launch.plan.vectors, [&]<int V>() {
-      return launch_kernel(packets_kernel<T, V>(p), grid, kernel_args);
+      const Kernel kernel = packets_kernel<T, V>(p);
+      const hipError_t prepared = prepare_kernel(kernel, launch.device, grid.lds_bytes);
+      return prepared == hipSuccess ? launch_kernel(kernel, grid, kernel_args) : prepared;
     });
     if (error != hipSuccess || !p.grads.columns()) return error;
     return reduce_parts<T>(args, launch);
@@ -247,7 +300,8 @@ int backward_packets_resident(const Plan& plan, const Problem& problem, const De
   int blocks = 0;
   if constexpr (sizeof(T) <= 4) {
     static_cast<void>(with_vectors<T, kInstances<T>>(plan.vectors, [&]<int V>() {
-      blocks = resident_blocks(packets_kernel<T, V>(problem), plan.threads, kRowLdsBytes, device);
+      blocks = resident_clusters(packets_kernel<T, V>(problem), device, plan.threads,
+                                 static_cast<std::size_t>(lds_bytes<T>(plan, problem)));
       return hipSuccess;
     }));
   }

@@ -53,8 +53,8 @@ __device__ __forceinline__ float load_uniform_first(const char* row) {
   return element<T>(packet, 0);
 }
 
-// A copy that is made where it is written. AMD: one of what the last turn of a loop has loaded would
-// be made, and waited for, in front of the loop's last barrier.
+// A copy that is made where it is written. AMD: one of what the last turn of a loop has loaded
+// would be made, and waited for, in front of the loop's last barrier.
 __device__ __forceinline__ Packet copy_here(const Packet& from) {
 #if defined(HIPNORM_EMULATED) || defined(__CUDACC__)
   return from;

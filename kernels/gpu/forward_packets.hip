@@ -1,11 +1,11 @@
-// forward_row on AMD where rows are whole packets of 16 bytes: persistent, a block a row, the row in
-// registers, the next row's loads under way all the time.
+// forward_row on AMD where rows are whole packets of 16 bytes: persistent, a block a row, the row
+// in registers, the next row's loads under way all the time.
 //
-// A row is loaded in place: as soon as a packet has been written, its registers take the next row's.
-// The first kNext packets have registers of their own and are asked for before the sums, so that
-// loads are under way across both. Bounds are the buffer's: no masks but one for each packet where
-// zeros beyond the row would count. Without those of unaligned rows 26 packets fit 256 registers:
-// 103008 bf16 on 512 threads.
+// A row is loaded in place: as soon as a packet has been written, its registers take the next
+// row's. The first kNext packets have registers of their own and are asked for before the sums, so
+// that loads are under way across both. Bounds are the buffer's: no masks but one for each packet
+// where zeros beyond the row would count. Without those of unaligned rows 26 packets fit 256
+// registers: 103008 bf16 on 512 threads.
 #include "kernels/gpu/buffer.h"
 #include "kernels/gpu/group.h"
 #include "kernels/gpu/instance_of.h"

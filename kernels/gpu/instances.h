@@ -76,8 +76,9 @@ inline constexpr Instance kForwardPackets[] = {
     {1, 0, 1024}, {2, 0, 1024}, {3, 0, 512},  {4, 0, 512},  {5, 0, 512},  {6, 0, 512}, {8, 0, 512},
     {9, 0, 512},  {10, 0, 512}, {13, 0, 512}, {16, 0, 512}, {20, 0, 512}, {26, 0, 512}};
 // backward_row likewise. 6 packets of 16-bit elements would leave f32 weights no registers.
-inline constexpr Instance kBackwardPackets[] = {
-    {1, 0, 1024}, {2, 0, 512}, {3, 0, 512}, {4, 0, 512}, {5, 0, 512}};
+inline constexpr Instance kBackwardPackets[] = {{1, 0, 1024}, {2, 0, 512}, {3, 0, 512},
+                                                {4, 0, 512},  {5, 0, 512}, {7, 0, 512},
+                                                {9, 0, 512},  {10, 0, 512}};
 inline constexpr Instance kBackwardPacketsF32[] = {{1, 0, 1024}, {2, 0, 512}, {3, 0, 512},
                                                    {4, 0, 512},  {6, 0, 512}, {8, 0, 512}};
 // backward_group: a block's strip of a row on each of its waves.
@@ -110,6 +111,20 @@ constexpr std::span<const Instance> built_for(std::span<const Instance> instance
     instances = instances.first(instances.size() - 1);
   }
   return instances;
+}
+
+// backward_row for whole packets: from how many packets on the weights and some packets of x lie in
+// LDS, where gfx950 has room for them; and how many of x's then stay in registers. Only for blocks
+// of so many threads: offsets are constants.
+inline constexpr int kPacketsInLds = 7, kThreadsWithLds = 512;
+constexpr bool keeps_in_lds(int vectors, DType x) {
+  return size_of(x) == 2 && vectors >= kPacketsInLds;
+}
+constexpr int x_in_registers(int vectors) { return vectors < 10 ? 2 : 1; }
+constexpr std::int64_t backward_packets_lds_bytes(int vectors, DType x, DType weight) {
+  if (!keeps_in_lds(vectors, x)) return 0;
+  const std::int64_t weights = std::int64_t{vectors} * (size_of(weight) > size_of(x) ? 2 : 1);
+  return (weights + vectors - x_in_registers(vectors)) * kThreadsWithLds * kPacketBytes;
 }
 
 // LDS of one block. forward_row, forward_stream, backward_row and the row kernel of
