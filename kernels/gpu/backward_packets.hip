@@ -228,7 +228,7 @@ __device__ __forceinline__ void backward_packets(const BackwardPacketsArgs& args
 template <class T>
 inline constexpr const auto& kInstances = kBackwardPackets;
 template <>
-inline constexpr const auto& kInstances<float> = kBackwardPacketsF32;
+[[maybe_unused]] inline constexpr const auto& kInstances<float> = kBackwardPacketsF32;
 
 template <class T, int V, bool kWide>
 __global__ void __launch_bounds__(launch_bound(kInstances<T>, V))
