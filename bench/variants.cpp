@@ -8,13 +8,17 @@
 namespace hipnorm::bench {
 namespace {
 
+bool is_group(const VariantInfo& variant) {
+  return variant.name == info(Variant::gpu_backward_group).name;
+}
 // The rings are filled by the copy engine of sm_90, and share rows over its clusters.
 bool is_ring(const VariantInfo& variant) {
-  return variant.kind == DeviceKind::gpu && variant.form == Form::split_row;
+  return variant.kind == DeviceKind::gpu && variant.form == Form::split_row && !is_group(variant);
 }
 
 std::string where_it_applies(const VariantInfo& variant) {
   if (variant.kind == DeviceKind::cpu) return "any CPU";
+  if (is_group(variant)) return "GPUs with cooperative launches; rows of whole packets, not f64";
   return is_ring(variant) ? "NVIDIA GPUs from sm_90 on; not f64"
                           : "NVIDIA GPUs from sm_80 on; the source is also AMD's";
 }
@@ -22,6 +26,7 @@ std::string where_it_applies(const VariantInfo& variant) {
 // What was run, by the tests in the repository or by hand; not what ought to work.
 std::string where_it_was_run(const VariantInfo& variant) {
   if (variant.kind == DeviceKind::cpu) return "x86-64 with AVX2 and AVX-512, and its portable form";
+  if (is_group(variant)) return "emulator, waves of 32 and 64; never on a GPU";
   return is_ring(variant) ? "H200 (sm_90); emulator, waves of 32"
                           : "H200 (sm_90); emulator, waves of 32 and 64; never on an AMD GPU";
 }

@@ -43,14 +43,14 @@ class Candidates {
     list_.reserve(128);
     if (problem_.op == Op::forward) {
       wave_variant(Variant::gpu_forward_wave, gpu::kForwardWave);
-      row_variant(Variant::gpu_forward_row, gpu::kForwardRow);
+      row_variant(Variant::gpu_forward_row);
       ring_variant(Variant::gpu_forward_ring);
       stream_variant();
       return std::move(list_);
     }
     if (problem_.op != Op::backward_two_kernel) {
       wave_variant(Variant::gpu_backward_wave, gpu::kBackwardWave);
-      row_variant(Variant::gpu_backward_row, gpu::kBackwardRow);
+      row_variant(Variant::gpu_backward_row);
       ring_variant(Variant::gpu_backward_ring);
     }
     if (problem_.op != Op::backward_fused) {
@@ -86,14 +86,20 @@ class Candidates {
     }
   }
 
-  void row_variant(Variant variant, std::span<const gpu::Instance> instances) {
-    int last = 0;
-    for (const gpu::Instance& instance : instances) {
-      const int threads = waves_for(ceil_div(chunks_, instance.vectors));
-      if (threads > info(variant).threads.high) continue;
-      if (threads == last) break;  // the narrower instance holds the row
-      last = threads;
-      for (int stages = 1; stages <= 2; ++stages) {
+  void row_variant(Variant variant) {
+    for (int stages = 1; stages <= 2; ++stages) {
+      int last = 0;
+      for (const gpu::Instance& instance : row_instances(variant, problem_, stages, limits_.amd)) {
+        int threads = waves_for(ceil_div(chunks_, instance.vectors));
+        if (threads > info(variant).threads.high) continue;
+        if (gpu::takes_packets(problem_, stages, limits_.amd) && problem_.is_backward() &&
+            gpu::keeps_in_lds(instance.vectors, problem_.x)) {
+          threads = gpu::kThreadsWithLds;
+          const auto instances = row_instances(variant, problem_, stages, limits_.amd);
+          if (gpu::instance_for(instances, chunks_, threads) != &instance) continue;
+        }
+        if (threads == last) break;  // the narrower instance holds the row
+        last = threads;
         Config config{.variant = variant, .threads = threads};
         config.stages = stages;
         add(config);

@@ -182,6 +182,19 @@ class Model {
     return work;
   }
 
+  // A row kernel for whole packets, whose next row is loaded in place of this one: `ahead` packets
+  // a lane have registers of their own and are under way across the sums, which take `idle`
+  // seconds. The rest of a row's time its loads keep the memory busy.
+  void packet_rows(Work& work, double ahead, double tensors, double sums) const {
+    const double each = work.blocks / units_busy(work.blocks);
+    const double loaded = each * ahead * kernel_.threads * gpu::kPacketBytes * tensors;
+    const double share = bandwidth_ / units_busy(work.blocks);
+    const double row = each * work.memory / rows_;
+    const double idle = std::max(0.0, sums - loaded / share);
+    work.unit_rate = row / (row / unit_bandwidth_ + idle);
+    work.efficiency = kPacketsRate / (1 + idle * share / row);
+  }
+
   void forward_rows() {
     const bool wave = is_wave_variant(config_.variant);
     const double rows = wave ? config_.rows_per_block : 1;
@@ -190,6 +203,12 @@ class Model {
     const double ahead = config_.stages > 1 ? std::min(1.0, 3.0 / std::max(1, plan_.vectors)) : 0;
     Work work = rows_work(tensor_, kForwardOps, rows,
                           wave ? costs_.reduction : 2 * costs_.reduction, ahead);
+    if (kernel_.packets) {
+      const double each = work.blocks / units_busy(work.blocks);
+      const double sums =
+          2 * costs_.reduction + 0.6 * each * kForwardOps * elements_ / rows_ / lane_rate();
+      packet_rows(work, std::min(4, plan_.vectors), 1, sums);
+    }
     if (device_.bulk_copies) {  // measured on sm_90 alone
       const bool long_row = row_bytes_ >= kLongForwardRow && size_of(problem_.x) < 4;
       work.efficiency *= config_.stages > 1 ? kForwardRowAhead
@@ -227,6 +246,15 @@ class Model {
     Work work = rows_work((problem_.grads.dx ? 1 : 0) * tensor_, kBackwardOps,
                           wave ? config_.rows_per_block : 1,
                           wave ? 0.5 * costs_.reduction : costs_.reduction, ahead);
+    if (kernel_.packets) {
+      const bool lds = gpu::keeps_in_lds(plan_.vectors, problem_.x);
+      const int held = lds ? gpu::x_in_registers(plan_.vectors) : std::min(4, plan_.vectors);
+      const double each = work.blocks / units_busy(work.blocks);
+      // Where part of the row is in LDS, all of it is waited for before its sums begin.
+      const double sums = costs_.reduction + (lds ? 0.5 : 0.25) * each * kBackwardOps * elements_ /
+                                                 rows_ / lane_rate();
+      packet_rows(work, held, 2, sums);
+    }
     parameters(work, work.blocks);
     add(work);
     reduce_parts(static_cast<double>(plan_.groups));
@@ -287,6 +315,7 @@ class Model {
     const double step_seconds = costs_.exchange + each * step_ops / lane_rate();
     work.unit_rate =
         std::min(loads(each * waves * 2 * strip, (2 + writes) / 2), each * step / step_seconds);
+    work.efficiency = kPacketsRate * (1 - kWaitForOthers * (config_.split - 1));
     work.stretch = persistent_stretch();
     work.least = 2 * step_seconds;
     parameters(work, work.blocks / config_.split);

@@ -13,20 +13,17 @@ using gpu::Instance;
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0); }
 
-// Registers of a compute unit, where it is one of AMD's: 131072 on CDNA (4 SIMDs of 128 KB), 98304
-// and more on RDNA3. NVIDIA's multiprocessors have 65536.
-constexpr int kFewestOnAmd = 98304;
-
 // Packets of a row that fits in no LDS and no registers: enough to say so.
 constexpr std::int64_t kEndlessRow = std::int64_t{1} << 40;
 
 // Those with which a row's packets are found by instance_for; empty for the others.
-std::span<const Instance> instances_of(Variant variant, const Problem& problem) {
-  switch (variant) {
+std::span<const Instance> instances_of(const Config& config, const Problem& problem, bool amd) {
+  switch (config.variant) {
     case Variant::gpu_forward_wave: return gpu::built_for(gpu::kForwardWave, problem.x);
-    case Variant::gpu_forward_row: return gpu::built_for(gpu::kForwardRow, problem.x);
     case Variant::gpu_backward_wave: return gpu::built_for(gpu::kBackwardWave, problem.x);
-    case Variant::gpu_backward_row: return gpu::built_for(gpu::kBackwardRow, problem.x);
+    case Variant::gpu_forward_row:
+    case Variant::gpu_backward_row:
+      return row_instances(config.variant, problem, config.stages, amd);
     case Variant::gpu_backward_two_kernel:  // whose row kernel it is
       if (problem.grads.dx) return gpu::built_for(gpu::kBackwardRowDx, problem.x);
       return {};
@@ -36,6 +33,17 @@ std::span<const Instance> instances_of(Variant variant, const Problem& problem) 
 
 }  // namespace
 
+std::span<const Instance> row_instances(Variant variant, const Problem& problem, int stages,
+                                        bool amd) {
+  const bool packets = gpu::takes_packets(problem, stages, amd);
+  if (variant == Variant::gpu_forward_row) {
+    return packets ? gpu::kForwardPackets : gpu::built_for(gpu::kForwardRow, problem.x);
+  }
+  if (!packets) return gpu::built_for(gpu::kBackwardRow, problem.x);
+  if (problem.x == DType::f32) return gpu::kBackwardPacketsF32;
+  return gpu::kBackwardPackets;
+}
+
 GpuLimits::GpuLimits(const Device& device)
     : wave(device.wave_size == 32 ? 32 : 64),
       max_threads(std::max(device.max_threads, 256)),
@@ -43,11 +51,12 @@ GpuLimits::GpuLimits(const Device& device)
       registers(std::max(device.registers, 65536)),
       lds_bytes(std::max<std::int64_t>(device.lds_bytes, 32 * 1024)),
       unit_lds_bytes(std::max(device.unit_lds_bytes, lds_bytes)),
-      amd(device.registers >= kFewestOnAmd || device.arch.starts_with("gfx")) {}
+      amd(gpu::is_amd(device)) {}
 
 GpuKernel::GpuKernel(const Config& config, const Problem& problem, const GpuLimits& limits)
     : variant(config.variant),
-      instances(instances_of(config.variant, problem)),
+      packets(gpu::takes_packets(problem, config.stages, limits.amd)),
+      instances(instances_of(config, problem, limits.amd)),
       chunks(gpu::chunks_of_row(problem)),
       lanes(config.threads),
       threads(config.threads),
@@ -61,6 +70,9 @@ GpuKernel::GpuKernel(const Config& config, const Problem& problem, const GpuLimi
     case Variant::gpu_backward_row:
       persistent = true;
       lds_bytes = gpu::kRowLdsBytes;
+      if (packets && instance != nullptr) {
+        lds_bytes += gpu::backward_packets_lds_bytes(instance->vectors, problem.x, problem.weight);
+      }
       break;
     case Variant::gpu_forward_wave:
     case Variant::gpu_backward_wave:
@@ -129,6 +141,11 @@ int registers_of(const GpuKernel& kernel, const Problem& problem, const GpuLimit
   switch (kernel.variant) {
     case Variant::gpu_forward_wave:
     case Variant::gpu_forward_row:
+      if (kernel.packets) {
+        count = 30 + 15 * std::min(vectors, 4) + 4 * std::max(0, vectors - 4) +
+                (problem.weight == problem.x ? 0 : 8 * std::min(vectors, 4));
+        break;
+      }
       count = limits.amd ? (wide ? 48 + 20 * vectors : 72 + 24 * vectors)
                          : std::max(56, 32 + 9 * vectors);
       break;
@@ -139,6 +156,15 @@ int registers_of(const GpuKernel& kernel, const Problem& problem, const GpuLimit
                          : 35 + (wide ? 36 : 60) * vectors;
       break;
     case Variant::gpu_backward_row:
+      if (kernel.packets) {
+        // Beyond that, what is in LDS takes none.
+        if (gpu::keeps_in_lds(vectors, problem.x)) {
+          count = 256;
+          break;
+        }
+        count = wide ? 24 + 26 * vectors : 20 + (problem.weight == problem.x ? 36 : 40) * vectors;
+        break;
+      }
       count = limits.amd ? (wide ? 30 + 33 * vectors : 40 + 54 * vectors)
                          : 35 + (wide ? 36 : 60) * vectors;
       break;

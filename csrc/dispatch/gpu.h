@@ -45,10 +45,15 @@ constexpr bool is_ring_variant(Variant variant) {
   return variant == Variant::gpu_forward_ring || variant == Variant::gpu_backward_ring;
 }
 
+// The instances of forward_row or backward_row: AMD has others for rows of whole packets.
+std::span<const gpu::Instance> row_instances(Variant variant, const Problem& problem, int stages,
+                                             bool amd);
+
 // The main kernel of a config on a problem. Fields of the config may be anything that their limits
 // in kernels/variants.h allow.
 struct GpuKernel {
   Variant variant;
+  bool packets = false;                      // a row kernel for whole packets
   std::span<const gpu::Instance> instances;  // empty: the kernel takes rows of any length
   const gpu::Instance* instance = nullptr;   // the one that runs; null: none holds the row
   std::int64_t chunks = 0;                   // packets of a row that one block takes …

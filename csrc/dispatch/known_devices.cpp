@@ -73,6 +73,9 @@ constexpr Sheet kA100 = {108,           192 * kKiB, 40 * kMiB,  40 * kMiB,  2.03
 // the runtime, each of 110 units and half of 3.2 TB/s. No L3.
 constexpr Sheet kMI250X = {110,        16 * kKiB, 8 * kMiB,  8 * kMiB,  1.6e12, kCopyAmd,
                            kLaunchAmd, 64,        64 * kKiB, 64 * kKiB, 131072, 1};
+// MI210: one such die of 104 units.
+constexpr Sheet kMI210 = {104,        16 * kKiB, 8 * kMiB,  8 * kMiB,  1.638e12, kCopyAmd,
+                          kLaunchAmd, 64,        64 * kKiB, 64 * kKiB, 131072,   1};
 // MI300X: 8 dies of 38 units and 4 MB of L2; 256 MB of Infinity Cache at the memory; 5.3 TB/s.
 constexpr Sheet kMI300X = {304, 32 * kKiB, 32 * kMiB, 256 * kMiB, 5.3e12, kCopyAmd, kLaunchAmd,
                            64,  64 * kKiB, 64 * kKiB, 131072,     1,      8};
@@ -89,13 +92,10 @@ constexpr Sheet kRX7900XTX = {48,         32 * kKiB, 6 * kMiB,  96 * kMiB,  0.96
 
 std::span<const KnownDevice> known_devices() {
   static const std::array all = {
-      known("H200", "sm_90", kH200),
-      known("H100", "sm_90", kH100),
-      known("A100", "sm_80", kA100),
-      known("MI250X", "gfx90a", kMI250X),
-      known("MI300X", "gfx942", kMI300X),
-      known("MI350X", "gfx950", kMI350X),
-      known("RX 7900 XTX", "gfx1100", kRX7900XTX),
+      known("H200", "sm_90", kH200),      known("H100", "sm_90", kH100),
+      known("A100", "sm_80", kA100),      known("MI250X", "gfx90a", kMI250X),
+      known("MI210", "gfx90a", kMI210),   known("MI300X", "gfx942", kMI300X),
+      known("MI350X", "gfx950", kMI350X), known("RX 7900 XTX", "gfx1100", kRX7900XTX),
   };
   return all;
 }

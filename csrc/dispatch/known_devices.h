@@ -14,7 +14,7 @@ struct KnownDevice {
   Device device;          // without resident_groups
 };
 
-// H200, H100, A100, MI250X (one of its two dies), MI300X, MI350X, RX 7900 XTX.
+// H200, H100, A100, MI250X (one of its two dies), MI210, MI300X, MI350X, RX 7900 XTX.
 std::span<const KnownDevice> known_devices();
 
 // By name; throws std::invalid_argument where there is none.

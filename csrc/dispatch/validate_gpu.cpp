@@ -75,8 +75,7 @@ Reason check_group(const Case& c) {
     return concat("split=", c.config.split, ", but ", c.device.arch,
                   " does not hold so many blocks");
   }
-  const std::int64_t packet = gpu::kPacketBytes / size_of(c.problem.x);
-  if (c.problem.alignment < gpu::kPacketBytes || c.problem.cols % packet != 0) {
+  if (!gpu::whole_packets(c.problem)) {
     return concat(c.name(), " takes rows of whole packets of 16 bytes, but rows of ",
                   c.problem.cols, " cols are aligned to ", c.problem.alignment);
   }
@@ -110,6 +109,12 @@ Reason check_instance(const Case& c) {
     return concat("threads=", c.config.threads, ", but ", c.problem.cols, " cols are ",
                   c.kernel.chunks, what, ", of which ", c.kernel.lanes, " lanes hold at most ",
                   c.kernel.instances.back().vectors * c.kernel.lanes);
+  }
+  if (c.kernel.packets && c.config.variant == Variant::gpu_backward_row &&
+      gpu::keeps_in_lds(instance->vectors, c.problem.x) &&
+      c.config.threads != gpu::kThreadsWithLds) {
+    return concat("threads=", c.config.threads, ", but with ", instance->vectors,
+                  " packets a lane, some of them in LDS, they must be ", gpu::kThreadsWithLds);
   }
   if (c.limits.bound(*instance) == 0) {
     return concat(c.name(), " of ", instance->vectors, " packets a lane is not built for ",

@@ -45,6 +45,29 @@ __device__ __forceinline__ float load_uniform(const float* p, std::int64_t i) {
 #endif
 }
 
+// The first element of a row of whole packets, likewise.
+template <class T>
+__device__ __forceinline__ float load_uniform_first(const char* row) {
+  Packet packet = zero_packet();
+  packet.word[0] = bits_as<std::uint32_t>(load_uniform(reinterpret_cast<const float*>(row), 0));
+  return element<T>(packet, 0);
+}
+
+// A copy that is made where it is written. AMD: one of what the last turn of a loop has loaded
+// would be made, and waited for, in front of the loop's last barrier.
+__device__ __forceinline__ Packet copy_here(const Packet& from) {
+#if defined(HIPNORM_EMULATED) || defined(__CUDACC__)
+  return from;
+#else
+  Packet to;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    asm volatile("v_mov_b32 %0, %1" : "=v"(to.word[i]) : "v"(from.word[i]));
+  }
+  return to;
+#endif
+}
+
 // `base` and `bytes` are the same in all lanes; both are multiples of 16.
 struct Buffer {
 #if HIPNORM_BUFFER_DESCRIPTORS

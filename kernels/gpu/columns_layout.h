@@ -96,13 +96,16 @@ constexpr std::int64_t role_lds_bytes(const Problem& problem, int threads) {
 }
 
 // backward_sums_first: rows that both kernels take before the next ones are begun, so that the
-// second reads x and dy of these rows from the last-level cache. Half of it: dx passes through it
-// too. The mask has no say: panels change the order of the sums.
+// second reads x and dy of these rows from a large cache at the memory (AMD's Infinity Cache). Half
+// of it: dx passes through it too. The mask has no say: panels change the order of the sums.
+// No panels where the last cache is an L2: those of an H200's would be of 85 blocks for 132 units.
 constexpr std::int64_t panel_rows(const Problem& problem, const Device& device) {
-  const std::int64_t cache = std::max(device.l2_bytes, device.llc_bytes);
   const std::int64_t row_bytes = 2 * problem.cols * size_of(problem.x);
-  if (cache == 0 || row_bytes == 0 || problem.rows <= cache / row_bytes) return problem.rows;
-  return std::max<std::int64_t>(1, cache / 2 / row_bytes);
+  if (device.llc_bytes <= device.l2_bytes || row_bytes == 0 ||
+      problem.rows <= device.llc_bytes / row_bytes) {
+    return problem.rows;
+  }
+  return std::max<std::int64_t>(1, device.llc_bytes / 2 / row_bytes);
 }
 
 // backward_sums_first, where dx is asked for: (c1, c2) of every row, in the accumulate type.

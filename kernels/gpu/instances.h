@@ -44,6 +44,23 @@ constexpr int shift_period(const Problem& problem) {
   return problem.alignment >= kPacketBytes ? 1 : kPacketBytes / problem.alignment;
 }
 
+// Whether rows are whole packets, each at a multiple of 16 bytes.
+constexpr bool whole_packets(const Problem& problem) {
+  return problem.alignment >= kPacketBytes && problem.cols * size_of(problem.x) % kPacketBytes == 0;
+}
+
+// Registers of a compute unit, where it is one of AMD's: 131072 on CDNA (4 SIMDs of 128 KB), 98304
+// and more on RDNA3. NVIDIA's multiprocessors have 65536.
+inline bool is_amd(const Device& device) {
+  constexpr int kFewestOnAmd = 98304;
+  return device.registers >= kFewestOnAmd || device.arch.starts_with("gfx");
+}
+
+// forward_row and backward_row with stages=2: whether the kernels for whole packets run.
+constexpr bool takes_packets(const Problem& problem, int stages, bool amd) {
+  return amd && stages > 1 && problem.x != DType::f64 && whole_packets(problem);
+}
+
 // forward_wave, backward_wave: a row on threads / rows_per_block lanes of one wave. Three packets
 // are the row of 768 bf16 on 32 lanes.
 inline constexpr Instance kForwardWave[] = {
@@ -54,6 +71,16 @@ inline constexpr Instance kBackwardWave[] = {
 inline constexpr Instance kForwardRow[] = {
     {1, 1024, 1024}, {2, 768, 1024}, {4, 512, 512}, {8, 512, 512}, {16, 384, 512}};
 inline constexpr Instance kBackwardRow[] = {{1, 768, 1024}, {2, 512, 512}, {4, 256, 512}};
+// forward_row with stages=2 on AMD, where rows are whole packets.
+inline constexpr Instance kForwardPackets[] = {
+    {1, 0, 1024}, {2, 0, 1024}, {3, 0, 512},  {4, 0, 512},  {5, 0, 512},  {6, 0, 512}, {8, 0, 512},
+    {9, 0, 512},  {10, 0, 512}, {13, 0, 512}, {16, 0, 512}, {20, 0, 512}, {26, 0, 512}};
+// backward_row likewise. 6 packets of 16-bit elements would leave f32 weights no registers.
+inline constexpr Instance kBackwardPackets[] = {{1, 0, 1024}, {2, 0, 512}, {3, 0, 512},
+                                                {4, 0, 512},  {5, 0, 512}, {7, 0, 512},
+                                                {9, 0, 512},  {10, 0, 512}};
+inline constexpr Instance kBackwardPacketsF32[] = {{1, 0, 1024}, {2, 0, 512}, {3, 0, 512},
+                                                   {4, 0, 512},  {6, 0, 512}, {8, 0, 512}};
 // backward_group: a block's strip of a row on each of its waves.
 inline constexpr Instance kBackwardGroup[] = {
     {1, 512, 1024}, {2, 384, 512}, {3, 256, 512}, {4, 0, 512}, {5, 0, 512}};
@@ -84,6 +111,20 @@ constexpr std::span<const Instance> built_for(std::span<const Instance> instance
     instances = instances.first(instances.size() - 1);
   }
   return instances;
+}
+
+// backward_row for whole packets: from how many packets on the weights and some packets of x lie in
+// LDS, where gfx950 has room for them; and how many of x's then stay in registers. Only for blocks
+// of so many threads: offsets are constants.
+inline constexpr int kPacketsInLds = 7, kThreadsWithLds = 512;
+constexpr bool keeps_in_lds(int vectors, DType x) {
+  return size_of(x) == 2 && vectors >= kPacketsInLds;
+}
+constexpr int x_in_registers(int vectors) { return vectors < 10 ? 2 : 1; }
+constexpr std::int64_t backward_packets_lds_bytes(int vectors, DType x, DType weight) {
+  if (!keeps_in_lds(vectors, x)) return 0;
+  const std::int64_t weights = std::int64_t{vectors} * (size_of(weight) > size_of(x) ? 2 : 1);
+  return (weights + vectors - x_in_registers(vectors)) * kThreadsWithLds * kPacketBytes;
 }
 
 // LDS of one block. forward_row, forward_stream, backward_row and the row kernel of

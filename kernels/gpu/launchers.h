@@ -15,6 +15,9 @@ template <class T>
 hipError_t forward_wave(const ForwardArgs& args, const Launch& launch);
 template <class T>
 hipError_t forward_row(const ForwardArgs& args, const Launch& launch);
+// forward_row on AMD, with stages=2, where rows are whole packets.
+template <class T>
+hipError_t forward_packets(const ForwardArgs& args, const Launch& launch);
 template <class T>
 hipError_t forward_ring(const ForwardArgs& args, const Launch& launch);
 template <class T>
@@ -24,6 +27,9 @@ template <class T>
 hipError_t backward_wave(const BackwardArgs& args, const Launch& launch);
 template <class T>
 hipError_t backward_row(const BackwardArgs& args, const Launch& launch);
+// backward_row likewise.
+template <class T>
+hipError_t backward_packets(const BackwardArgs& args, const Launch& launch);
 template <class T>
 hipError_t backward_ring(const BackwardArgs& args, const Launch& launch);
 template <class T>
@@ -53,6 +59,8 @@ template <class T>
 int forward_row_resident(const Config& config, const Plan& plan, const Problem& problem,
                          const Device& device);
 template <class T>
+int forward_packets_resident(const Plan& plan, const Problem& problem, const Device& device);
+template <class T>
 int forward_ring_resident(const Config& config, const Plan& plan, const Problem& problem,
                           const Device& device);
 template <class T>
@@ -61,6 +69,8 @@ int backward_wave_resident(const Config& config, const Plan& plan, const Problem
 template <class T>
 int backward_row_resident(const Config& config, const Plan& plan, const Problem& problem,
                           const Device& device);
+template <class T>
+int backward_packets_resident(const Plan& plan, const Problem& problem, const Device& device);
 template <class T>
 int backward_ring_resident(const Config& config, const Plan& plan, const Problem& problem,
                            const Device& device);

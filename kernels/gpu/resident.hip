@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <mutex>
 
+#include "kernels/gpu/instances.h"
 #include "kernels/gpu/launchers.h"
 
 namespace hipnorm::gpu {
@@ -13,12 +14,17 @@ namespace {
 
 template <class T>
 int query(const Config& config, const Plan& plan, const Problem& problem, const Device& device) {
+  const bool packets = takes_packets(problem, config.stages, is_amd(device));
   switch (config.variant) {
-    case Variant::gpu_forward_row: return forward_row_resident<T>(config, plan, problem, device);
+    case Variant::gpu_forward_row:
+      if (packets) return forward_packets_resident<T>(plan, problem, device);
+      return forward_row_resident<T>(config, plan, problem, device);
     case Variant::gpu_forward_ring: return forward_ring_resident<T>(config, plan, problem, device);
     case Variant::gpu_backward_wave:
       return backward_wave_resident<T>(config, plan, problem, device);
-    case Variant::gpu_backward_row: return backward_row_resident<T>(config, plan, problem, device);
+    case Variant::gpu_backward_row:
+      if (packets) return backward_packets_resident<T>(plan, problem, device);
+      return backward_row_resident<T>(config, plan, problem, device);
     case Variant::gpu_backward_ring:
       return backward_ring_resident<T>(config, plan, problem, device);
     case Variant::gpu_backward_group:

@@ -130,7 +130,10 @@ TEST(GpuCostModel, SumsFirstServesTheFusedOpOnlyWhereNothingElseDoes) {
   EXPECT_EQ(variant("H200", DType::bf16, 1000000), Variant::gpu_backward_sums_first);
   EXPECT_EQ(variant("A100", DType::bf16, 103008), Variant::gpu_backward_sums_first);
   EXPECT_EQ(variant("MI300X", DType::bf16, 16384), Variant::gpu_backward_row);
-  EXPECT_EQ(variant("MI300X", DType::bf16, 16392), Variant::gpu_backward_sums_first);
+  EXPECT_EQ(variant("MI300X", DType::bf16, 20480), Variant::gpu_backward_row);
+  EXPECT_EQ(variant("MI300X", DType::bf16, 20488), Variant::gpu_backward_sums_first);
+  EXPECT_EQ(variant("MI350X", DType::bf16, 40960), Variant::gpu_backward_row);
+  EXPECT_EQ(variant("MI350X", DType::bf16, 40968), Variant::gpu_backward_sums_first);
 }
 
 // A variant that is for the hardware to prove is no default where it is predicted to win, nor where
@@ -258,9 +261,12 @@ TEST(GpuCostModel, ChoosesRowsOrSumsFirstOnCdna) {
     EXPECT_EQ(chosen(Op::forward, 2304, 103008), "gpu_forward_stream");
     EXPECT_EQ(chosen(Op::backward, 2304, 16384), "gpu_backward_row");
     EXPECT_EQ(chosen(Op::backward, 16384, 8192), "gpu_backward_row");
-    for (std::int64_t cols : {36864, 40920, 103008}) {
-      EXPECT_EQ(chosen(Op::backward, 2304, cols), "gpu_backward_sums_first") << cols;
+    for (std::int64_t cols : {36864, 40920}) {
+      EXPECT_EQ(chosen(Op::backward, 2304, cols),
+                device.arch == "gfx950" ? "gpu_backward_row" : "gpu_backward_sums_first")
+          << cols;
     }
+    EXPECT_EQ(chosen(Op::backward, 2304, 103008), "gpu_backward_sums_first");
   }
 }
 
@@ -284,8 +290,11 @@ TEST(GpuCostModel, BytesFollowTheTrafficTable) {
             3 * tensor);
   EXPECT_EQ(bytes("gpu_backward_row:threads=512,stages=2", Op::backward, "MI300X"), 3 * tensor);
   EXPECT_EQ(bytes("gpu_backward_two_kernel:threads=512,parts=1", Op::backward, "H200"), 5 * tensor);
-  // Panel by panel, x and dy are read from memory once.
-  EXPECT_EQ(bytes("gpu_backward_sums_first:threads=512,parts=1", Op::backward, "H200"), 3 * tensor);
+  // Panel by panel, x and dy are read from memory once where a cache at the memory holds a panel.
+  const char* sums_first = "gpu_backward_sums_first:threads=512,parts=1";
+  EXPECT_EQ(bytes(sums_first, Op::backward, "MI300X"), 3 * tensor);
+  EXPECT_EQ(bytes(sums_first, Op::backward, "MI250X"), 5 * tensor);
+  EXPECT_EQ(bytes(sums_first, Op::backward, "H200"), 5 * tensor);
 }
 
 // dx alone is one pass over x and dy.

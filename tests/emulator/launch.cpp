@@ -14,7 +14,6 @@ Fault last;
 Statistics counted;
 
 constexpr int kMostThreads = 1024;
-constexpr std::size_t kMostLds = 227 << 10;  // sm_90; AMD's have 64 or 160 KiB
 constexpr int kMostCluster = 16;
 constexpr std::size_t kLdsAlignment = 128;
 
@@ -49,8 +48,9 @@ std::string Machine::refusal() const {
   if (grid.threads < 1 || grid.threads > kMostThreads) {
     return number(grid.threads) + " threads a block; 1 to 1024 were expected";
   }
-  if (grid.lds_bytes > kMostLds) {
-    return number(grid.lds_bytes) + " bytes of LDS; up to 232448 were expected";
+  if (grid.lds_bytes > schedule.lds_bytes) {
+    return number(grid.lds_bytes) + " bytes of LDS; up to " + number(schedule.lds_bytes) +
+           " were expected";
   }
   if (grid.cluster < 1 || grid.cluster > kMostCluster) {
     return "clusters of " + number(grid.cluster) + " blocks; 1 to 16 were expected";

@@ -2,6 +2,7 @@
 // them and wrong in others, so tests run each kernel under several.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@ struct Schedule {
   // Accesses to LDS that nothing orders are a fault, even where they ran in the right order. Costs
   // some 50 ns an access.
   bool detect_races = true;
+  std::size_t lds_bytes = 227 << 10;  // that a block may have: sm_90's; AMD's have 64 or 160 KB
 };
 std::string to_string(const Schedule& schedule);
 

@@ -1,7 +1,11 @@
 // The GPU kernels in the emulator. Its device is small, so that persistent kernels take several
 // steps on little data.
+#include <cstdlib>
+#include <stdexcept>
+#include <string_view>
 #include <vector>
 
+#include "csrc/dispatch/text.h"
 #include "kernels/gpu/resident.h"
 #include "tests/emulator/schedule.h"
 #include "tests/kernels/backend.h"
@@ -10,6 +14,17 @@ namespace hipnorm::testing {
 namespace {
 
 constexpr int kWave = HIPNORM_EMULATED_WAVE;
+
+// Which of the GPUs with waves of this size: HIPNORM_EMULATED_DEVICE.
+std::string_view wanted() {
+  const char* name = std::getenv("HIPNORM_EMULATED_DEVICE");
+  if (name == nullptr || *name == '\0') return kWave == 32 ? "sm_90" : "gfx942";
+  for (const std::string_view known : {"gfx90a", "gfx942", "gfx950", "gfx1100", "sm_90"}) {
+    if (known == name && (known == "gfx1100" || known == "sm_90") == (kWave == 32)) return known;
+  }
+  throw std::invalid_argument(concat("HIPNORM_EMULATED_DEVICE=", name,
+                                     ", but expected a GPU with waves of ", kWave, " lanes"));
+}
 
 Device make_device() {
   Device d;
@@ -22,18 +37,24 @@ Device make_device() {
   d.launch_seconds = 2e-6;
   d.wave_size = kWave;
   d.max_threads = 1024;
-  if (kWave == 32) {  // as sm_90
-    d.arch = "emulated-wave32";
+  const std::string_view name = wanted();
+  d.arch = concat("emulated-", name);
+  if (name == "sm_90") {
     d.lds_bytes = 227 << 10;
     d.unit_lds_bytes = 228 << 10;
     d.registers = 65536;
     d.max_cluster = 8;
     d.bulk_copies = true;
-  } else {  // as gfx942
-    d.arch = "emulated-wave64";
-    d.lds_bytes = d.unit_lds_bytes = 64 << 10;
-    d.registers = 131072;
-    d.dies = 2;
+  } else {
+    d.registers = name == "gfx1100" ? 196608 : 131072;
+    d.lds_bytes = d.unit_lds_bytes = (name == "gfx950" ? 160 : 64) << 10;
+    d.dies = name == "gfx942" || name == "gfx950" ? 2 : 1;
+    // With a cache at the memory so small that it takes a few rows of the tests' shapes:
+    // backward_sums_first goes by panels.
+    if (name != "gfx90a") {
+      d.l2_bytes = 4 << 10;
+      d.llc_bytes = 16 << 10;
+    }
   }
   d.cooperative = true;
   d.resident_groups = gpu::resident_groups;
@@ -49,7 +70,8 @@ emulator::Schedule schedule(int way) {
   ++seed;
   return {.seed = seed,
           .policy = kPolicies[(seed + static_cast<std::uint64_t>(way)) % std::size(kPolicies)],
-          .preempt_on_lds = seed % 4 == 0};
+          .preempt_on_lds = seed % 4 == 0,
+          .lds_bytes = static_cast<std::size_t>(device().lds_bytes)};
 }
 
 }  // namespace

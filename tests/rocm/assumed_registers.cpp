@@ -14,12 +14,15 @@ struct Persistent {
   Variant variant;
   const char* kernel;
   Op op;
+  int stages = 0;
 };
 constexpr Persistent kPersistent[] = {
     {Variant::gpu_forward_row, "forward_row_kernel", Op::forward},
     {Variant::gpu_backward_wave, "backward_wave_kernel", Op::backward_fused},
     {Variant::gpu_backward_row, "backward_row_kernel", Op::backward_fused},
     {Variant::gpu_backward_group, "backward_group_kernel", Op::backward_fused},
+    {Variant::gpu_forward_row, "forward_packets_kernel", Op::forward, 2},
+    {Variant::gpu_backward_row, "backward_packets_kernel", Op::backward_fused, 2},
 };
 struct Element {
   DType type;
@@ -37,8 +40,10 @@ void print(const Persistent& persistent, const Element& element, const GpuLimits
   problem.grads = {true, true, true};
   Config config{.variant = persistent.variant, .threads = 256};
   config.rows_per_block = is_wave_variant(persistent.variant) ? 4 : 0;
+  config.stages = persistent.stages;
   config.split = persistent.variant == Variant::gpu_backward_group ? 2 : 0;
   GpuKernel kernel(config, problem, limits);
+  if (persistent.stages > 1 && !kernel.packets) return;
   for (const gpu::Instance& instance : kernel.instances) {
     if (limits.bound(instance) == 0) continue;
     kernel.instance = &instance;
