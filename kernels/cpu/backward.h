@@ -168,9 +168,11 @@ void apply(const BackwardRow<T>& row, RowSums sums, const BackwardWork& work, T*
   const auto dweight = column_sums.dweight.view(), dbias = column_sums.dbias.view();
   const T *x = row.x, *dy = row.dy;
   constexpr bool kAnyColumn = Parameter<T, W>::kAnyColumn && !kColumns;
-  write_row<kAnyColumn>(
-      dx + columns.begin, columns.end - columns.begin, work.stream,
-      [=]<Store kStore>(T* out, std::int64_t begin, std::int64_t end) HIPNORM_INLINE_LAMBDA {
+  T* const rows[1] = {dx + columns.begin};
+  const std::int64_t width = columns.end - columns.begin;
+  write_rows<kAnyColumn, 1>(
+      rows, width, work.stream, width,
+      [=]<Store kStore>(T* const* out, std::int64_t begin, std::int64_t end) HIPNORM_INLINE_LAMBDA {
         begin += columns.begin;
         end += columns.begin;
         const auto packet = [=]<bool kTail>(std::int64_t i) {
@@ -193,9 +195,10 @@ void apply(const BackwardRow<T>& row, RowSums sums, const BackwardWork& work, T*
           }
           return result;
         };
-        produce<kStore>(out, begin, end, packet,
+        produce<kStore>(out[0], begin, end, packet,
                         [=](std::int64_t i) { fetch_lines<4>(ahead + i); });
-      });
+      },
+      [](std::int64_t) {});
 }
 
 // Rows of one part over `columns`, rows_per_block at a time: sums, then dx where kSums. The next

@@ -17,6 +17,7 @@ struct Normaliser {
   const T* x;
   V mean, rstd, rest;
 
+  Normaliser() {}
   Normaliser(const T* row, RowScale<A> scale)
       : x(row),
         mean(splat<A>(scale.mean)),
@@ -34,105 +35,85 @@ struct Normaliser {
   }
 };
 
-// y of the columns in `columns` of one row. Meanwhile fetches those columns of the next row: memory
-// would idle while a core computes, and the core wait for its next row (f32 2304x36864, two cores:
-// 23.7 ms without, 17.8 ms with it; a plain copy takes 13.2).
-template <class T, class W>
-HIPNORM_INLINE void normalise(const T* x, const T* next_x, T* y, Range columns,
-                              RowScale<accumulate_t<T>> scale, const Parameter<T, W>& weight,
-                              const Parameter<T, W>& bias, bool streamed) {
-  const Normaliser<T> row(x, scale);
-  const auto w = weight.view(), b = bias.view();
-  write_row<Parameter<T, W>::kAnyColumn>(
-      y + columns.begin, columns.end - columns.begin, streamed,
-      [=]<Store kStore>(T* out, std::int64_t begin, std::int64_t end) HIPNORM_INLINE_LAMBDA {
-        begin += columns.begin;
-        end += columns.begin;
-        produce<kStore>(
-            out, begin, end,
-            [=]<bool kTail>(std::int64_t i) {
-              return row.template packet<kTail>(i, end, w.template get<kTail>(i, end),
-                                                b.template get<kTail>(i, end));
-            },
-            [=](std::int64_t i) { fetch_lines<4>(next_x + i); });
-      });
-}
-
-// Two rows that are normalised together, and the two that come after them.
+// Statistics read caches and write nothing, so that memory would idle for as long as those of a
+// whole row take. Where they cost most, with elements that are converted, the next row's are formed
+// in pieces between pieces of this row's output: 4 KB are over before what was fetched meanwhile
+// has arrived (f16 2304x16384 on two cores of a Zen 4: 3.5 ms, 3.7 by whole rows; 2, 8 and 16 KB
+// are no better, nor is one loop for both). For f32 long runs of reads win: 7.5 ms by whole
+// rows, 8.6 so.
 template <class T>
-struct Pair {
-  const T* x[2];
-  const T* next_x[2];
-  T* y[2];
-  RowScale<accumulate_t<T>> scale[2];
+inline constexpr bool kPieces = sizeof(T) == 2;
+inline constexpr std::int64_t kPiece = 2048;  // elements
+
+// kRows rows that are normalised together: they share the loads and conversions of weight and bias
+// (f16 2304x16384, two rows: 3.5 ms instead of 4.3).
+template <class T, int kRows>
+struct Rows {
+  const T* x[kRows];
+  const T* ahead[kRows];  // at column i, memory from here + i on is fetched
+  T* y[kRows];
+  RowScale<accumulate_t<T>> scale[kRows];
 };
 
-// The same for elements begin … end of a pair, to out[0] and out[1]: they share the loads and
-// conversions of weight and bias (f16 2304x36864: 8.9 ms instead of 11.9).
-template <class T, class W, Store kStore>
-void normalise_pair(const Pair<T>& pair, T* first_out, T* second_out, std::int64_t begin,
-                    std::int64_t end, const Parameter<T, W>& weight, const Parameter<T, W>& bias) {
+// y of the columns in `columns`. done(end) is called when those before `end` are written. Meanwhile
+// fetches the same columns at `ahead`: memory would idle while a core computes, and the core wait
+// for its next row (f32 2304x36864, two cores: 23.7 ms without, 17.8 ms with it).
+template <class T, class W, int kRows, class Done>
+HIPNORM_INLINE void normalise(const Rows<T, kRows>& rows, Range columns,
+                              const Parameter<T, W>& weight, const Parameter<T, W>& bias,
+                              bool streamed, const Done& done) {
   using P = Packet<T>;
-  constexpr std::int64_t kBurst = kStep<T> / 2;  // of both rows together as many bytes as of one
+  constexpr std::int64_t kBurst = kStep<T> / kRows;  // of all rows together as many bytes as of one
   constexpr int kElements = P::kElements, kPackets = kBurst / kElements;
-  const Normaliser<T> rows[2] = {{pair.x[0], pair.scale[0]}, {pair.x[1], pair.scale[1]}};
-  const T* const next[2] = {pair.next_x[0], pair.next_x[1]};
+  static_assert(kPackets > 0);
   const auto w = weight.view(), b = bias.view();
-  T* const y[2] = {first_out, second_out};
-  std::int64_t i = begin;
-  for (; i + kBurst <= end; i += kBurst) {
-    for (int r = 0; r < 2; ++r) fetch_lines<2>(next[r] + i);
-    U32x bits[2][kPackets];
-    for (int p = 0; p < kPackets; ++p) {
-      const std::int64_t at = i + p * kElements;
-      const P gamma = w.template get<false>(at, end), beta = b.template get<false>(at, end);
-      for (int r = 0; r < 2; ++r) {
-        bits[r][p] = rows[r].template packet<false>(at, end, gamma, beta).bits();
-      }
-    }
-    for (int r = 0; r < 2; ++r) {
-      for (int p = 0; p < kPackets; ++p)
-        put<kStore>(y[r] + (i - begin) + p * kElements, bits[r][p]);
-    }
-  }
-  for (; i + kElements <= end; i += kElements) {
-    const P gamma = w.template get<false>(i, end), beta = b.template get<false>(i, end);
-    for (int r = 0; r < 2; ++r) {
-      put<kStore>(y[r] + (i - begin), rows[r].template packet<false>(i, end, gamma, beta).bits());
-    }
-  }
-  if (i < end) {
-    const P gamma = w.template get<true>(i, end), beta = b.template get<true>(i, end);
-    for (int r = 0; r < 2; ++r) {
-      store_head(y[r] + (i - begin), rows[r].template packet<true>(i, end, gamma, beta), end - i);
-    }
-  }
-}
-template <class T, class W>
-void normalise_rows(const Pair<T>& pair, std::int64_t cols, const Parameter<T, W>& weight,
-                    const Parameter<T, W>& bias, bool streamed) {
-  T *const y0 = pair.y[0], *const y1 = pair.y[1];
-  const std::int64_t to_line = elements_to_line(y0, cols);
-  const bool aligned = is_aligned(y0) && is_aligned(y1);
-  if (!streamed || aligned ||
-      (Parameter<T, W>::kAnyColumn && to_line == elements_to_line(y1, cols))) {
-    const std::int64_t head = !streamed ? cols : aligned ? 0 : to_line;
-    if (head > 0) normalise_pair<T, W, Store::cached>(pair, y0, y1, 0, head, weight, bias);
-    if (head < cols) {
-      normalise_pair<T, W, Store::streamed>(pair, y0 + head, y1 + head, head, cols, weight, bias);
-    }
-  } else {
-    constexpr std::int64_t kBlock = Aligner::kBlockBytes / static_cast<std::int64_t>(sizeof(T));
-    Aligner aligners[2] = {Aligner(y0), Aligner(y1)};
-    for (std::int64_t begin = 0; begin < cols; begin += kBlock) {
-      const std::int64_t end = cols - begin < kBlock ? cols : begin + kBlock;
-      normalise_pair<T, W, Store::cached>(pair, static_cast<T*>(aligners[0].next()),
-                                          static_cast<T*>(aligners[1].next()), begin, end, weight,
-                                          bias);
-      for (Aligner& a : aligners) a.wrote((end - begin) * static_cast<std::int64_t>(sizeof(T)));
-    }
-    for (Aligner& a : aligners) a.finish();
-  }
+  T* y[kRows];
+  for (int r = 0; r < kRows; ++r) y[r] = rows.y[r] + columns.begin;
+  write_rows<Parameter<T, W>::kAnyColumn, kRows>(
+      y, columns.end - columns.begin, streamed, kPieces<T> ? kPiece : columns.end - columns.begin,
+      [&]<Store kStore>(T* const* outs, std::int64_t begin,
+                        std::int64_t end) HIPNORM_INLINE_LAMBDA {
+        begin += columns.begin;
+        end += columns.begin;
+        std::int64_t i = begin;
+        T* out[kRows];
+        const T* ahead[kRows];
+        Normaliser<T> row[kRows];
+        for (int r = 0; r < kRows; ++r) {
+          out[r] = outs[r] - begin;
+          ahead[r] = rows.ahead[r];
+          row[r] = Normaliser<T>(rows.x[r], rows.scale[r]);
+        }
+        for (; i + kBurst <= end; i += kBurst) {
+          for (int r = 0; r < kRows; ++r) fetch_lines<4 / kRows>(ahead[r] + i);
+          U32x bits[kRows][kPackets];
+          for (int p = 0; p < kPackets; ++p) {
+            const std::int64_t at = i + p * kElements;
+            const P gamma = w.template get<false>(at, end), beta = b.template get<false>(at, end);
+            for (int r = 0; r < kRows; ++r) {
+              bits[r][p] = row[r].template packet<false>(at, end, gamma, beta).bits();
+            }
+          }
+          for (int r = 0; r < kRows; ++r) {
+            for (int p = 0; p < kPackets; ++p) {
+              put<kStore>(out[r] + i + p * kElements, bits[r][p]);
+            }
+          }
+        }
+        for (; i + kElements <= end; i += kElements) {
+          const P gamma = w.template get<false>(i, end), beta = b.template get<false>(i, end);
+          for (int r = 0; r < kRows; ++r) {
+            put<kStore>(out[r] + i, row[r].template packet<false>(i, end, gamma, beta).bits());
+          }
+        }
+        if (i < end) {
+          const P gamma = w.template get<true>(i, end), beta = b.template get<true>(i, end);
+          for (int r = 0; r < kRows; ++r) {
+            store_head(out[r] + i, row[r].template packet<true>(i, end, gamma, beta), end - i);
+          }
+        }
+      },
+      [&](std::int64_t end) { done(columns.begin + end); });
 }
 
 // Rows apart that lie alike to cache lines: 1, 2, … 64.
@@ -142,49 +123,68 @@ std::int64_t rows_alike(std::int64_t cols) {
   return odd == 0 ? 1 : static_cast<std::int64_t>(64 / (odd & (~odd + 1)));
 }
 
+// The rows in `rows` and, kRows − 1 times, those `apart` farther: kRows together.
+template <class T, class W, int kRows>
+void forward_together(const ForwardWork& w, Range rows, std::int64_t apart,
+                      const Parameter<T, W>& weight, const Parameter<T, W>& bias) {
+  using A = accumulate_t<T>;
+  // What is fetched is needed for statistics a piece later, or a row. It is a hint: past the end it
+  // may name rows of another part, or none.
+  const std::int64_t ahead = w.x_stride + (kPieces<T> && w.x_stride == w.cols ? kPiece : 0);
+  RowMoments<T> moments[kRows];
+  A first[kRows];
+  Rows<T, kRows> now, next;
+  const auto start = [&](std::int64_t row) HIPNORM_INLINE_LAMBDA {
+    for (int r = 0; r < kRows; ++r, row += apart) {
+      next.x[r] = static_cast<const T*>(w.x) + row * w.x_stride;
+      next.ahead[r] = next.x[r] + ahead;
+      next.y[r] = static_cast<T*>(w.y) + row * w.cols;
+      first[r] = reference_point(next.x[r]);
+      moments[r] = RowMoments<T>(next.x[r], w.cols, first[r]);
+    }
+  };
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    if (!kPieces<T> || row == rows.begin) start(row);
+    now = next;
+    for (int r = 0; r < kRows; ++r) {
+      const std::int64_t i = row + r * apart;
+      moments[r].advance(w.cols);
+      now.scale[r] = save_row(moments[r].result(), first[r], w.eps, static_cast<A*>(w.mean) + i,
+                              static_cast<A*>(w.rstd) + i);
+    }
+    const bool more = kPieces<T> && row + 1 < rows.end;
+    if (more) start(row + 1);
+    normalise<T, W>(now, {0, w.cols}, weight, bias, w.stream, [&](std::int64_t end) {
+      for (int r = 0; more && r < kRows; ++r) moments[r].advance(end);
+    });
+  }
+}
+
 // One or two rows at a time; narrow ones as many as a vector has lanes.
 template <class T, class W>
 void forward_rows(const ForwardWork& w, Range rows) {
   using A = accumulate_t<T>;
   const Parameter<T, W> weight(w.weight, w.weight_size, w.cols, 1);
   const Parameter<T, W> bias(w.bias, w.bias_size, w.cols, 0);
-  const auto scale_of = [&](std::int64_t row, const T* x) {
-    const A first = reference_point(x);
-    return save_row(moments(x, w.cols, first), first, w.eps, static_cast<A*>(w.mean) + row,
-                    static_cast<A*>(w.rstd) + row);
-  };
   if (is_narrow<T>(w.cols, rows, kNarrowForwardBytes<T>)) {
     narrow_forward_rows<T, W>(w, rows, [&](std::int64_t row, T* y) {
       const T* x = static_cast<const T*>(w.x) + row * w.x_stride;
-      normalise<T, W>(x, x, y, {0, w.cols}, scale_of(row, x), weight, bias, false);
+      const A first = reference_point(x);
+      Rows<T, 1> one = {{x}, {x}, {y}, {}};
+      one.scale[0] = save_row(moments(x, w.cols, first), first, w.eps,
+                              static_cast<A*>(w.mean) + row, static_cast<A*>(w.rstd) + row);
+      normalise<T, W>(one, {0, w.cols}, weight, bias, false, [](std::int64_t) {});
     });
     return fence();
   }
-  const auto x_of = [&](std::int64_t row) { return static_cast<const T*>(w.x) + row * w.x_stride; };
-  T* const y = static_cast<T*>(w.y);
-  std::int64_t row = rows.begin;
   if (w.rows_per_block >= 2) {
-    // A pair is `apart` rows apart, so that one head of both brings both to whole cache lines.
-    const std::int64_t apart = w.stream && Parameter<T, W>::kAnyColumn ? rows_alike<T>(w.cols) : 1;
-    for (; row + 2 * apart <= rows.end; row += apart) {
-      for (const std::int64_t end = row + apart; row < end; ++row) {
-        const std::int64_t other = row + apart, next = row + 1 < end ? row + 1 : row + 1 + apart;
-        Pair<T> pair = {{x_of(row), x_of(other)},
-                        {x_of(next), x_of(next + apart)},
-                        {y + row * w.cols, y + other * w.cols},
-                        {}};
-        pair.scale[0] = scale_of(row, pair.x[0]);
-        pair.scale[1] = scale_of(other, pair.x[1]);
-        normalise_rows<T, W>(pair, w.cols, weight, bias, w.stream);
-      }
-    }
+    // Rows of a pair lie alike to cache lines, so that one head of both brings both to whole ones.
+    const std::int64_t alike = w.stream && Parameter<T, W>::kAnyColumn ? rows_alike<T>(w.cols) : 1;
+    const std::int64_t apart = (rows.end - rows.begin) / 2 / alike * alike;
+    forward_together<T, W, 2>(w, {rows.begin, rows.begin + apart}, apart, weight, bias);
+    rows.begin += 2 * apart;
   }
-  // Fetching ahead is only a hint: past the end it may name rows of another part, or none.
-  for (; row < rows.end; ++row) {
-    const T* x = x_of(row);
-    normalise<T, W>(x, x + w.x_stride, y + row * w.cols, {0, w.cols}, scale_of(row, x), weight,
-                    bias, w.stream);
-  }
+  forward_together<T, W, 1>(w, rows, 0, weight, bias);
   fence();
 }
 
@@ -224,8 +224,9 @@ void forward_strip_apply(const ForwardWork& w, std::int64_t strip) {
       static_cast<A*>(w.mean)[row] = mean;
       static_cast<A*>(w.rstd)[row] = rstd;
     }
-    const T* next_x = row + 1 < w.rows ? x + w.x_stride : x;
-    normalise<T, W>(x, next_x, y, columns, scale, weight, bias, w.stream);
+    const T* ahead = row + 1 < w.rows ? x + w.x_stride : x;
+    normalise<T, W, 1>({{x}, {ahead}, {y}, {scale}}, columns, weight, bias, w.stream,
+                       [](std::int64_t) {});
   }
   fence();
 }

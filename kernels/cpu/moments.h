@@ -133,37 +133,67 @@ bool is_constant(const T* x, std::int64_t n, accumulate_t<T> value) {
   return same;
 }
 
-// Of n ≥ 1 elements of a row whose reference point is `first`. Inf or NaN make the result NaN.
+// Of n ≥ 1 elements of a row whose reference point is `first`, gathered from left to right. Inf or
+// NaN make the result NaN.
 template <class T>
-Moments moments(const T* x, std::int64_t n, accumulate_t<T> first) {
+class RowMoments {
   using A = accumulate_t<T>;
   using P = Packet<T>;
+
+ public:
+  RowMoments() {}
+  RowMoments(const T* x, std::int64_t n, A first) : x_(x), n_(n), first_(first) {
+    shift_ = to_arithmetic(x[0]);
+    if (n >= P::kElements) {  // the mean of the first packet is nearer to the row's
+      const P packet = P::load(x);
+      auto v = packet.v[0];
+      for (int k = 1; k < P::kVectors; ++k) v += packet.v[k];
+      shift_ = sum<A>(v) / P::kElements;
+    }
+  }
+
+  // Of the chunks that end at or before element `to`; all of them at n.
+  __attribute__((noinline)) void advance(std::int64_t to) {
+    while (done_ < to) {
+      const std::int64_t chunk = n_ - done_ < kChunk ? n_ - done_ : kChunk;
+      if (done_ + chunk > to) return;
+      total_ = combine(total_, chunk_moments(x_ + done_, chunk, shift_, first_));
+      shift_ = static_cast<A>(first_ + total_.mean);
+      done_ += chunk;
+    }
+  }
+
+  // After advance(n).
+  Moments result() const {
+    // A float square loses bits below 2⁻¹²⁶, and with it a variance near that: 1e-30 keeps 2²³
+    // away.
+    constexpr double kTinyVariance = sizeof(A) == 4 ? 1e-30 : 1e-290;
+    const bool ordinary = total_.m2 > kTinyVariance * total_.count && total_.m2 < __builtin_inf();
+    if (__builtin_expect(!ordinary, 0)) {
+      const A value = to_arithmetic(x_[0]);
+      if (is_constant(x_, n_, value)) {
+        return {total_.count, static_cast<double>(value) - first_, 0};
+      }
+      return wide_moments(x_, n_, first_);
+    }
+    return total_;
+  }
+
+ private:
   // 64 additions in each chain between two combinations in double: roundings of 16-bit inputs,
   // which take few distinct values, repeat and add up.
-  constexpr std::int64_t kChunk = 64 * 4 * kLanes<A>;
-  // A float square loses bits below 2⁻¹²⁶, and with it a variance near that: 1e-30 keeps 2²³ away.
-  constexpr double kTinyVariance = sizeof(A) == 4 ? 1e-30 : 1e-290;
+  static constexpr std::int64_t kChunk = 64 * 4 * kLanes<A>;
 
-  A shift = to_arithmetic(x[0]);
-  if (n >= P::kElements) {  // the mean of the first packet is nearer to the row's
-    const P packet = P::load(x);
-    auto v = packet.v[0];
-    for (int k = 1; k < P::kVectors; ++k) v += packet.v[k];
-    shift = sum<A>(v) / P::kElements;
-  }
-  Moments total;
-  for (std::int64_t i = 0; i < n; i += kChunk) {
-    const std::int64_t chunk = n - i < kChunk ? n - i : kChunk;
-    total = combine(total, chunk_moments(x + i, chunk, shift, first));
-    shift = static_cast<A>(first + total.mean);
-  }
-  const bool ordinary = total.m2 > kTinyVariance * total.count && total.m2 < __builtin_inf();
-  if (__builtin_expect(!ordinary, 0)) {
-    const A value = to_arithmetic(x[0]);
-    if (is_constant(x, n, value)) return {total.count, static_cast<double>(value) - first, 0};
-    return wide_moments(x, n, first);
-  }
-  return total;
+  const T* x_ = nullptr;
+  std::int64_t n_ = 0, done_ = 0;
+  A first_ = 0, shift_ = 0;
+  Moments total_;
+};
+template <class T>
+Moments moments(const T* x, std::int64_t n, accumulate_t<T> first) {
+  RowMoments<T> m(x, n, first);
+  m.advance(n);
+  return m.result();
 }
 
 // What a forward row is normalised with: x̂ = (x − mean)·rstd + rest.

@@ -48,10 +48,13 @@ class Aligner {
  public:
   static constexpr int kBlockBytes = 4096;  // with the parameters it stays in a 32 KB L1
 
-  explicit Aligner(void* row)
-      : first_(static_cast<char*>(row)),
-        line_(first_ - reinterpret_cast<std::uintptr_t>(row) % kVecBytes),
-        held_(first_ - line_) {}
+  Aligner() {}  // start() comes next
+  explicit Aligner(void* row) { start(row); }
+  void start(void* row) {
+    first_ = static_cast<char*>(row);
+    line_ = first_ - reinterpret_cast<std::uintptr_t>(row) % kVecBytes;
+    held_ = first_ - line_;
+  }
 
   // Where the next bytes, at most kBlockBytes, are to be written; then how many they were.
   void* next() { return buffer_ + held_; }
@@ -93,30 +96,61 @@ HIPNORM_INLINE std::int64_t elements_to_line(const T* row, std::int64_t n) {
   return head < n ? head : n;
 }
 
-// Calls body.template operator()<Store>(out, begin, end), which writes elements begin … end of a
-// row to out[0 …]. kAnyColumn: a row that starts amid a cache line is written up to the line's end
-// and from there on, aligned; otherwise `begin` is always a multiple of the packet's size. (A body
-// that the compiler does not inline costs 30 ns a row.)
-template <bool kAnyColumn, class T, class Body>
-HIPNORM_INLINE void write_row(T* row, std::int64_t n, bool streamed, const Body& body) {
-  if constexpr (kAnyColumn) {
-    const std::int64_t head = !streamed ? n : is_aligned(row) ? 0 : elements_to_line(row, n);
-    if (head > 0) body.template operator()<Store::cached>(row, std::int64_t{0}, head);
-    if (head < n) body.template operator()<Store::streamed>(row + head, head, n);
-  } else if (!streamed) {
-    body.template operator()<Store::cached>(row, std::int64_t{0}, n);
-  } else if (is_aligned(row)) {
-    body.template operator()<Store::streamed>(row, std::int64_t{0}, n);
-  } else {
-    constexpr std::int64_t kBlock = Aligner::kBlockBytes / static_cast<std::int64_t>(sizeof(T));
-    Aligner aligner(row);
-    for (std::int64_t i = 0; i < n; i += kBlock) {
-      const std::int64_t end = n - i < kBlock ? n : i + kBlock;
-      body.template operator()<Store::cached>(static_cast<T*>(aligner.next()), i, end);
-      aligner.wrote((end - i) * static_cast<std::int64_t>(sizeof(T)));
+// Writes elements 0 … n of kRows rows together, `block` elements at a time: calls
+// body.template operator()<Store>(out, begin, end), which writes elements begin … end of row r to
+// out[r][0 …], and after each block done(end). kAnyColumn: rows that start amid a cache line, all
+// at the same place of one, are written up to the line's end and from there on, aligned; otherwise
+// `begin` is always a multiple of the packet's size. (A body that the compiler does not inline
+// costs 30 ns a row.)
+template <bool kAnyColumn, int kRows, class T, class Body, class Done>
+HIPNORM_INLINE void write_rows(T* const (&rows)[kRows], std::int64_t n, bool streamed,
+                               std::int64_t block, const Body& body, const Done& done) {
+  T* out[kRows];
+  const auto at = [&](std::int64_t i) HIPNORM_INLINE_LAMBDA {
+    for (int r = 0; r < kRows; ++r) out[r] = rows[r] + i;
+  };
+  if (!streamed) {
+    for (std::int64_t i = 0; i < n; i += block) {
+      const std::int64_t end = n - i < block ? n : i + block;
+      at(i);
+      body.template operator()<Store::cached>(out, i, end);
+      done(end);
     }
-    aligner.finish();
+    return;
   }
+  const std::int64_t to_line = elements_to_line(rows[0], n);
+  bool aligned = true, alike = kAnyColumn;
+  for (int r = 0; r < kRows; ++r) {
+    aligned = aligned && is_aligned(rows[r]);
+    alike = alike && elements_to_line(rows[r], n) == to_line;
+  }
+  if (aligned || alike) {
+    std::int64_t i = aligned ? 0 : to_line;
+    if (i > 0) {
+      at(0);
+      body.template operator()<Store::cached>(out, std::int64_t{0}, i);
+    }
+    while (i < n) {
+      const std::int64_t end = n - i < block ? n : i + block;
+      at(i);
+      body.template operator()<Store::streamed>(out, i, end);
+      done(end);
+      i = end;
+    }
+    return;
+  }
+  constexpr std::int64_t kMost = Aligner::kBlockBytes / static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t step = block < kMost ? block : kMost;
+  Aligner aligners[kRows];
+  for (int r = 0; r < kRows; ++r) aligners[r].start(rows[r]);
+  for (std::int64_t i = 0; i < n; i += step) {
+    const std::int64_t end = n - i < step ? n : i + step;
+    for (int r = 0; r < kRows; ++r) out[r] = static_cast<T*>(aligners[r].next());
+    body.template operator()<Store::cached>(out, i, end);
+    for (Aligner& a : aligners) a.wrote((end - i) * static_cast<std::int64_t>(sizeof(T)));
+    done(end);
+  }
+  for (Aligner& a : aligners) a.finish();
 }
 
 }  // namespace hipnorm::cpu::HIPNORM_ISA
