@@ -254,11 +254,9 @@ TEST(GpuCostModel, ChoosesRowsOrSumsFirstOnCdna) {
       return std::string(
           info(default_config(contiguous(op, DType::bf16, rows, cols), device).variant).name);
     };
-    for (std::int64_t cols : {11776, 16384, 36864, 40920}) {
+    for (std::int64_t cols : {11776, 16384, 36864, 40920, 103008}) {
       EXPECT_EQ(chosen(Op::forward, 2304, cols), "gpu_forward_row") << cols;
     }
-    // 512 threads have registers for 65536 columns, and 1024 not for more.
-    EXPECT_EQ(chosen(Op::forward, 2304, 103008), "gpu_forward_stream");
     EXPECT_EQ(chosen(Op::backward, 2304, 16384), "gpu_backward_row");
     EXPECT_EQ(chosen(Op::backward, 16384, 8192), "gpu_backward_row");
     for (std::int64_t cols : {36864, 40920}) {
