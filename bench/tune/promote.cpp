@@ -139,7 +139,13 @@ int promote(const PromoteOptions& options) {
     for (const TableRow& row : old.rows()) rows[row.key] = row;
   }
 
+  std::size_t untried = 0;
   for (const auto& [cell, line] : chosen.results) {
+    // The budget ended before anything was tried beside the default: that is no result.
+    if (line.at("tried").get<std::size_t>() == 0) {
+      ++untried;
+      continue;
+    }
     TableRow row;
     row.key = parse_cell(cell);
     PartialConfig partial;
@@ -175,7 +181,10 @@ int promote(const PromoteOptions& options) {
   if (!check.complaints().empty()) throw std::logic_error(check.complaints().front());
   replace_file(output, text);
   fmt::print("{}: {} rows, {} of them from session {}.\n", output, rows.size(),
-             chosen.results.size(), session.id);
+             chosen.results.size() - untried, session.id);
+  if (untried > 0) {
+    fmt::print("{} cells were left out: nothing was tried there beside the default.\n", untried);
+  }
   return 0;
 }
 

@@ -52,6 +52,22 @@ inline constexpr double kTripOps = 60, kLevelOps = 4;
 // part: both wait for the same queues. (Likewise.)
 inline constexpr double kUnhidden = 0.3;
 
+// forward_ring and backward_ring, which sm_90 alone has: fitted to 1200 times of 51 shapes (H200).
+// The config that this chooses then takes 1.03 × the time of the best (geometric mean), at worst
+// 1.3 × (rows that are not 16-byte aligned); times near the best are met within 20 % (rms).
+// Instructions of a lane for each element, so many times more of them where rows are not aligned,
+// so many fewer where nothing is converted; of a lane for each step, and a part of those again for
+// each further row of a step.
+inline constexpr double kRingForwardOps = 5.6, kRingBackwardOps = 16.9, kRingUnaligned = 3.1,
+                        kRingConversionOps = 5, kRingTripOps = 80, kRingRowOps = 0.38;
+// Waves that fill a unit's issue slots; what a further packet at hand counts of a wave; stages that
+// are in use; what the blocks of a row or unit lose by waiting for each other.
+inline constexpr double kRingWaves = 14, kRingAtHand = 0.21, kRingBusyStages = 1.7,
+                        kRingWaitForOthers = 0.006;
+// forward_wave (likewise): lost by each wave of a block beyond four, and where a lane has not four
+// packets.
+inline constexpr double kForwardWaves = 0.015, kForwardWaveVectors = 0.9;
+
 struct GpuCosts {
   double load_latency;  // seconds from a load to its data, memory busy
   double reduction;     // seconds of one sum over a block: shuffles, LDS, a barrier
@@ -79,14 +95,14 @@ inline GpuCosts costs_of(const Device& device, const GpuLimits& limits) {
     GpuCosts hopper = {.load_latency = 0.9e-6,
                        .reduction = 0.3e-6,
                        .block_start = 0.4e-6,
-                       .exchange = 0.35e-6,
-                       .own_exchange = 0.3e-6,
+                       .exchange = 0.78e-6,
+                       .own_exchange = 0.67e-6,
                        .first_data = 1.7e-6,
                        .cached_rate = 5.5e12,
                        .l2_rate = 5.5e12,
                        .lane_rate = 128 * 1.7e9,
                        .in_flight = 36 * 1024,
-                       .ring_forward = 0.955,
+                       .ring_forward = 0.88,
                        .ring_backward = 1,
                        .row_loss = 0.33,
                        .l1_bytes = 128 * 1024};

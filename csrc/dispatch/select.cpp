@@ -79,13 +79,25 @@ Config complete(const PartialConfig& forced, const Problem& problem, const Devic
 // the cost model's formula may have thought.
 bool runs(const Plan& plan, const Problem& problem) { return plan.tasks > 0 || !has_work(problem); }
 
+// A row of another shape may be far from good for this one, in rows most of all: one block for each
+// of 512 rows is fine, for each of 262144 it is not. So it is passed over where the cost model
+// finds it this much slower than the default: twice what the model errs near the best (H200).
+constexpr double kNearLimit = 1.4;
+bool suits(const Table::Match& match, const Problem& problem, const Device& device) {
+  if (match.exact) return true;
+  const Config other = default_config(problem, device);
+  return predict(match.row->config, problem, device).seconds <=
+         kNearLimit * predict(other, problem, device).seconds;
+}
+
 // Forced, else from the tables of measured configs, else the default.
 Selection choose(const Problem& problem, const Device& device) {
   Selection selection;
   if (const auto forced = forced_config(problem.op)) {
     selection.config = complete(*forced, problem, device);
     selection.source = Source::forced;
-  } else if (const auto match = find_in_tables(problem, device)) {
+  } else if (const auto match = find_in_tables(problem, device);
+             match && suits(*match, problem, device)) {
     selection.config = match->row->config;
     selection.source = match->exact ? Source::table : Source::near;
   } else {

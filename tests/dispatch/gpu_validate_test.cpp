@@ -166,11 +166,11 @@ TEST(GpuValidate, RingsSlicesFitAndAreNotEmpty) {
 
 TEST(GpuValidate, LdsIsBounded) {
   EXPECT_EQ(
-      judged("gpu_backward_ring:threads=352,rows_per_block=1,split=8,stages=5", backward(103008)),
-      "gpu_backward_ring:threads=352,rows_per_block=1,split=8,stages=5 takes 267208 bytes of "
+      judged("gpu_backward_ring:threads=416,rows_per_block=1,split=8,stages=5", backward(103008)),
+      "gpu_backward_ring:threads=416,rows_per_block=1,split=8,stages=5 takes 268488 bytes of "
       "LDS a block, but sm_90 has 232448");
   EXPECT_EQ(
-      judged("gpu_backward_ring:threads=352,rows_per_block=1,split=8,stages=4", backward(103008)),
+      judged("gpu_backward_ring:threads=416,rows_per_block=1,split=8,stages=4", backward(103008)),
       "valid");
 }
 
