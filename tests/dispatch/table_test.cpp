@@ -253,6 +253,13 @@ TEST_F(ConfigFile, ComesBeforeTheDefaultAndAfterAForcedConfig) {
   EXPECT_EQ(select(p, user).source, Source::near);
   p.cols = 30000;
   EXPECT_EQ(select(p, user).source, Source::chosen_default);
+  // One part is all that 8 rows need. A million rows are near, and far too many for it.
+  p.cols = 501;
+  p.rows = 8;
+  EXPECT_EQ(select(p, user).source, Source::near);
+  p.rows = 1000000;
+  EXPECT_EQ(select(p, user).source, Source::chosen_default);
+  p.rows = 4000;
   Device other = user;
   other.arch = "cpu-other";
   p.cols = 3000;

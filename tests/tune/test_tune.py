@@ -294,6 +294,16 @@ def test_a_real_sweep_promote_verify_status_and_use(tmp_path):
     result = tune("promote", journal, "--output", other, "--allow-dirty")
     assert result.returncode == 2 and "sm_90" in result.stderr
 
+    # A cell where the budget left time for the default alone is no result.
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    last = [line for line in lines if line["type"] == "result"][-1]
+    last["tried"] = 0
+    short, fewer = tmp_path / "short.jsonl", tmp_path / "fewer.csv"
+    short.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    result = tune("promote", short, "--output", fewer, "--allow-dirty")
+    assert result.returncode == 0 and "1 cells were left out" in result.stdout, result.stderr
+    assert len(fewer.read_text().splitlines()) == len(before.splitlines()) - 1
+
     result = tune("status", "--table", table)
     assert result.returncode == 0 and "4 rows, 0 stale" in result.stdout
     stale = tmp_path / "stale.csv"
