@@ -25,10 +25,9 @@ constexpr double kUsableCache = 0.75;
 constexpr double kBlockCache = 0.5;
 
 // Two rows that are normalised together share the loads and conversions of weight and bias: a third
-// less of the second pass's arithmetic where elements are converted, as long as they and the next
-// two, which are fetched meanwhile, take half of L2 (2304x36864 forward on Zen 4, two rows against
-// one: f16 8.9 and 11.9 ms, bf16 8.4 and 11.2). Wider rows displace one another (f16 1152x103008:
-// 19.0 and 17.4), and f32 has no conversions to share (2304x16384: 8.8 and 7.0).
+// less of the second pass's arithmetic where elements are converted (forward on two cores of a Zen
+// 4, two rows against one: f16 2304x16384 3.5 and 4.3 ms, 1024x131072 13.7 and 17.5; bf16
+// 1024x103008 11.5 and 13.6). f32 has no conversions to share (2304x16384: 8.8 and 7.0).
 constexpr double kPairedPass = 0.65, kCrowdedPass = 1.1;
 
 // Rows worked on together whose lines are read in turns cost up to twice their reading where they
@@ -209,7 +208,7 @@ class Model {
     phase.bytes = read_bytes(1) + store_bytes();
     const double row = tensor_ / rows_;
     reread(phase, resident(row, machine_.l2) ? 0 : tensor_, row);
-    const bool pairs_pay = size_of(problem_.x) == 2 && 4 * row <= machine_.l2 * kBlockCache;
+    const bool pairs_pay = size_of(problem_.x) == 2;
     const double second = config_.rows_per_block < 2 ? 1 : pairs_pay ? kPairedPass : kCrowdedPass;
     phase.compute = (1 + second) * pass_;
     add(phase);

@@ -20,25 +20,46 @@ HIPNORM_INLINE void put(T* p, U32x bits) {
   }
 }
 
-// Writes elements begin … end of a row to out[0 …]. packet.template operator()<kTail>(i) makes the
-// packet at element i; fetch(i) is called for every kStep<T> elements.
-template <Store kStore, class T, class MakePacket, class Fetch>
-HIPNORM_INLINE void produce(T* out, std::int64_t begin, std::int64_t end, const MakePacket& packet,
-                            const Fetch& fetch) {
-  constexpr int kElements = Packet<T>::kElements, kPackets = kStep<T> / kElements;
+// The packets of kRows rows at one element.
+template <class T, int kRows>
+struct Made {
+  Packet<T> row[kRows];
+};
+
+// Writes elements begin … end of kRows rows, of row r to outs[r][0 …].
+// packets.template operator()<kTail>(i) makes the Made at element i; fetch(i) is called for every
+// kStep<T> elements of all rows together.
+template <Store kStore, int kRows, class T, class MakePackets, class Fetch>
+HIPNORM_INLINE void produce(T* const* outs, std::int64_t begin, std::int64_t end,
+                            const MakePackets& packets, const Fetch& fetch) {
+  constexpr std::int64_t kBurst = kStep<T> / kRows;
+  constexpr int kElements = Packet<T>::kElements, kPackets = kBurst / kElements;
+  static_assert(kPackets > 0);
+  T* out[kRows];
+  for (int r = 0; r < kRows; ++r) out[r] = outs[r] - begin;
   std::int64_t i = begin;
-  for (; i + kStep<T> <= end; i += kStep<T>) {
+  for (; i + kBurst <= end; i += kBurst) {
     fetch(i);
-    U32x bits[kPackets];
-    for (int p = 0; p < kPackets; ++p) {
-      bits[p] = packet.template operator()<false>(i + p * kElements).bits();
-    }
-    for (int p = 0; p < kPackets; ++p) put<kStore>(out + (i - begin) + p * kElements, bits[p]);
+    U32x bits[kRows][kPackets];
+    unrolled<kPackets>([&](auto p) HIPNORM_INLINE_LAMBDA {
+      const Made<T, kRows> made = packets.template operator()<false>(i + p * kElements);
+      unrolled<kRows>([&](auto r) HIPNORM_INLINE_LAMBDA { bits[r][p] = made.row[r].bits(); });
+    });
+    unrolled<kRows>([&](auto r) HIPNORM_INLINE_LAMBDA {
+      unrolled<kPackets>([&](auto p) HIPNORM_INLINE_LAMBDA {
+        put<kStore>(out[r] + i + p * kElements, bits[r][p]);
+      });
+    });
   }
   for (; i + kElements <= end; i += kElements) {
-    put<kStore>(out + (i - begin), packet.template operator()<false>(i).bits());
+    const Made<T, kRows> made = packets.template operator()<false>(i);
+    unrolled<kRows>([&](auto r)
+                        HIPNORM_INLINE_LAMBDA { put<kStore>(out[r] + i, made.row[r].bits()); });
   }
-  if (i < end) store_head(out + (i - begin), packet.template operator()<true>(i), end - i);
+  if (i < end) {
+    const Made<T, kRows> made = packets.template operator()<true>(i);
+    for (int r = 0; r < kRows; ++r) store_head(out[r] + i, made.row[r], end - i);
+  }
 }
 
 // Gathers a row that does not start at a vector's alignment into whole aligned vectors, and streams

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "csrc/dispatch/plan.h"
 #include "csrc/dispatch/validate.h"
@@ -219,17 +220,16 @@ TEST(CostModel, BytesFollowTheTrafficTable) {
             5 * tensor + 16.0 * 1 * cols);
 }
 
-// 16-bit elements; 2 rows and the 2 after them in half of L2 (512 KiB here).
-TEST(CostModel, RowsAreNormalisedInPairsWhereTheyFit) {
+// 16-bit elements, which are converted, as wide as they may be.
+TEST(CostModel, RowsOf16BitsAreNormalisedInPairs) {
   const Device device = cpu(2, 32);
-  const auto rows_per_block = [&](DType x, std::int64_t cols) {
-    return default_config(problem(Op::forward, x, 2304, cols), device).rows_per_block;
-  };
-  EXPECT_EQ(rows_per_block(DType::f32, 1024), 1);
-  EXPECT_EQ(rows_per_block(DType::f16, 65536), 2);  // 4 × 128 KiB
-  EXPECT_EQ(rows_per_block(DType::f16, 65537), 1);
-  EXPECT_EQ(rows_per_block(DType::bf16, 65536), 2);
-  EXPECT_EQ(rows_per_block(DType::bf16, 103008), 1);
+  for (std::int64_t cols : {8192, 16384, 103008, 262144}) {
+    for (const auto& [x, rows] : {std::pair(DType::f32, 1), std::pair(DType::f64, 1),
+                                  std::pair(DType::f16, 2), std::pair(DType::bf16, 2)}) {
+      EXPECT_EQ(default_config(problem(Op::forward, x, 2304, cols), device).rows_per_block, rows)
+          << cols;
+    }
+  }
 }
 
 // 64-byte vectors only where there is arithmetic to save.
