@@ -332,6 +332,7 @@ class GpuWorkbench final : public Workbench {
 }  // namespace
 
 Machine gpu_machine(int index) {
+  static_cast<void>(gpu_device(index));  // where there is none, it says so
   check_call(hipSetDevice(index), "choosing the GPU");
   hipDeviceProp_t properties = {};
   check_call(hipGetDeviceProperties(&properties, index), "asking the GPU");

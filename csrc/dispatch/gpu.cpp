@@ -170,7 +170,7 @@ int registers_of(const GpuKernel& kernel, const Problem& problem, const GpuLimit
       break;
     case Variant::gpu_backward_ring: count = 40 + (wide ? 24 : 44) * vectors; break;
     case Variant::gpu_backward_group:
-      count = (wide || !limits.amd ? 34 : 40) + (wide ? 34 : 46) * vectors;
+      count = wide ? 34 + 34 * vectors : limits.amd ? 40 + 50 * vectors : 34 + 46 * vectors;
       break;
     case Variant::gpu_backward_two_kernel: count = 48 + 12 * vectors; break;
     case Variant::gpu_backward_sums_first: count = 128; break;

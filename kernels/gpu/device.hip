@@ -118,6 +118,7 @@ void fill(Device& d, const hipDeviceProp_t& properties, int) {
 Device make_device(int index) {
   int count = 0;
   check(hipGetDeviceCount(&count), "there is no GPU to be used");
+  if (count == 0) throw std::runtime_error("there is no GPU to be used: the runtime finds none");
   if (index < 0 || index >= count) {
     throw std::invalid_argument("expected a GPU from 0 to " + std::to_string(count - 1) +
                                 ", but got " + std::to_string(index));

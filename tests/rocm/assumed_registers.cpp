@@ -59,6 +59,9 @@ int main() {
   using namespace hipnorm;
   const GpuLimits limits(known_device("MI300X"));
   for (const Persistent& persistent : kPersistent) {
-    for (const Element& element : kElements) print(persistent, element, limits);
+    for (const Element& element : kElements) {
+      if (persistent.variant == Variant::gpu_backward_group && element.type == DType::f64) continue;
+      print(persistent, element, limits);
+    }
   }
 }

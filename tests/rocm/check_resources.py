@@ -42,8 +42,8 @@ def round_up(value, step):
 
 
 def variant_of(name):
-    """Variant and packets of a kernel's name: forward_row_kernel<bf16, 8, true>."""
-    match = re.match(r"(\w+)_kernel<(\w+)(?:, (\d+))?", name)
+    """Function, packets and element of a kernel's name: forward_row_kernel<bf16, 8, true, false>."""
+    match = re.match(r"(\w+)<(\w+)(?:, (\d+))?", name)
     return (match[1], int(match[3] or 0), match[2]) if match else None
 
 
