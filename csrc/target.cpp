@@ -6,6 +6,7 @@
 
 #include <stdexcept>
 
+#include "csrc/dispatch/table.h"
 #include "csrc/parallel.h"
 
 namespace hipnorm {
@@ -47,7 +48,16 @@ Target target_of(c10::Device device) {
 }
 
 Selection selection_for(const Problem& problem, const Device& device) {
-  return refusals_as_value_errors([&] { return select(problem, device); });
+  return refusals_as_value_errors([&] {
+    Selection selection = select(problem, device);
+    [[maybe_unused]] static const bool told = [] {  // rows of tables that were left out, once
+      for (const Table* table : tables()) {
+        for (const std::string& line : table->complaints()) TORCH_WARN("hipnorm: ", line);
+      }
+      return true;
+    }();
+    return selection;
+  });
 }
 
 }  // namespace hipnorm

@@ -341,6 +341,32 @@ def test_forced_config_reaches_backward_threads():
     assert "cpu_backward_row" in bad.stderr and "ValueError" in bad.stderr
 
 
+def test_table_rows_that_cannot_be_read_are_warned_of(tmp_path):
+    table = tmp_path / "mine.csv"
+    table.write_text(
+        "# hipnorm configs 1 arch=cpu-avx2\n"
+        "op,x,weight,bias,cols,rows,config,time_us,default_us,compute_units,sources\n"
+        'forward,f32,none,0,100,7,"no_such_variant:parts=1",1,1,1,-\n'
+    )
+    program = textwrap.dedent(
+        """
+        import sys, torch
+        torch.ops.load_library(sys.argv[1])
+        for _ in range(2):
+            torch.ops.hipnorm.layer_norm(torch.randn(7, 100), [100])
+        """
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program, LIBRARY],
+        env=dict(os.environ, HIPNORM_CONFIG_FILE=str(table)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.count(f"{table}:3: ") == 1 and "no_such_variant" in result.stderr
+
+
 def test_library_refuses_another_torch(tmp_path):
     """A torch that claims to be 2.99, by a function put before torch's own."""
     source = tmp_path / "version.c"
