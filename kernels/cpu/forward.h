@@ -55,10 +55,11 @@ struct Rows {
   RowScale<accumulate_t<T>> scale[kRows];
 };
 
-// y of the columns in `columns`. done(end) is called when those before `end` are written. 16-bit
-// elements: meanwhile fetches the same columns at `ahead`, since memory would idle while a core
-// computes (f16 2304x16384: 3.5 ms, 4.6 without; f32, where loads are the limit, 9.4 and 7.6).
-template <class T, class W, int kRows, class Done>
+// y of the columns in `columns`. done(end) is called when those before `end` are written. kFetch:
+// meanwhile fetches the same columns at `ahead`, since memory would idle while a core computes (f16
+// 2304x16384: 3.5 ms, 4.6 without; but f32, where loads are the limit, 9.4 and 7.6, and rows that
+// are shorter than a piece, which the processor follows by itself, f16 16384x1000: 2.4 and 1.9).
+template <bool kFetch, class T, class W, int kRows, class Done>
 HIPNORM_INLINE void normalise(const Rows<T, kRows>& rows, Range columns,
                               const Parameter<T, W>& weight, const Parameter<T, W>& bias,
                               bool streamed, const Done& done) {
@@ -85,7 +86,7 @@ HIPNORM_INLINE void normalise(const Rows<T, kRows>& rows, Range columns,
           row[r] = Normaliser<T>(rows.x[r], rows.scale[r]);
         }
         for (; i + kBurst <= end; i += kBurst) {
-          for (int r = 0; kPieces<T> && r < kRows; ++r) fetch_lines<4 / kRows>(ahead[r] + i);
+          for (int r = 0; kFetch && r < kRows; ++r) fetch_lines<4 / kRows>(ahead[r] + i);
           U32x bits[kRows][kPackets];
           for (int p = 0; p < kPackets; ++p) {
             const std::int64_t at = i + p * kElements;
@@ -124,13 +125,13 @@ std::int64_t rows_alike(std::int64_t cols) {
 }
 
 // The rows in `rows` and, kRows − 1 times, those `apart` farther: kRows together.
-template <class T, class W, int kRows>
+template <class T, class W, int kRows, bool kFetch>
 void forward_together(const ForwardWork& w, Range rows, std::int64_t apart,
                       const Parameter<T, W>& weight, const Parameter<T, W>& bias) {
   using A = accumulate_t<T>;
-  // What is fetched is needed for statistics a piece later, or a row. It is a hint: past the end it
-  // may name rows of another part, or none.
-  const std::int64_t ahead = w.x_stride + (kPieces<T> && w.x_stride == w.cols ? kPiece : 0);
+  // What is fetched is needed for statistics a piece later. It is a hint: past the end it may name
+  // rows of another part, or none.
+  const std::int64_t ahead = w.x_stride + (w.x_stride == w.cols ? kPiece : 0);
   RowMoments<T> moments[kRows];
   A first[kRows];
   Rows<T, kRows> now, next;
@@ -154,9 +155,19 @@ void forward_together(const ForwardWork& w, Range rows, std::int64_t apart,
     }
     const bool more = kPieces<T> && row + 1 < rows.end;
     if (more) start(row + 1);
-    normalise<T, W>(now, {0, w.cols}, weight, bias, w.stream, [&](std::int64_t end) {
+    normalise<kFetch>(now, {0, w.cols}, weight, bias, w.stream, [&](std::int64_t end) {
       for (int r = 0; more && r < kRows; ++r) moments[r].advance(end);
     });
+  }
+}
+
+template <class T, class W, int kRows>
+void forward_together(const ForwardWork& w, Range rows, std::int64_t apart,
+                      const Parameter<T, W>& weight, const Parameter<T, W>& bias) {
+  if (kPieces<T> && w.cols > kPiece) {
+    forward_together<T, W, kRows, kPieces<T>>(w, rows, apart, weight, bias);
+  } else {
+    forward_together<T, W, kRows, false>(w, rows, apart, weight, bias);
   }
 }
 
@@ -173,7 +184,7 @@ void forward_rows(const ForwardWork& w, Range rows) {
       Rows<T, 1> one = {{x}, {x}, {y}, {}};
       one.scale[0] = save_row(moments(x, w.cols, first), first, w.eps,
                               static_cast<A*>(w.mean) + row, static_cast<A*>(w.rstd) + row);
-      normalise<T, W>(one, {0, w.cols}, weight, bias, false, [](std::int64_t) {});
+      normalise<false>(one, {0, w.cols}, weight, bias, false, [](std::int64_t) {});
     });
     return fence();
   }
@@ -224,9 +235,8 @@ void forward_strip_apply(const ForwardWork& w, std::int64_t strip) {
       static_cast<A*>(w.mean)[row] = mean;
       static_cast<A*>(w.rstd)[row] = rstd;
     }
-    const T* ahead = row + 1 < w.rows ? x + w.x_stride : x;
-    normalise<T, W, 1>({{x}, {ahead}, {y}, {scale}}, columns, weight, bias, w.stream,
-                       [](std::int64_t) {});
+    normalise<false>(Rows<T, 1>{{x}, {x}, {y}, {scale}}, columns, weight, bias, w.stream,
+                     [](std::int64_t) {});
   }
   fence();
 }
