@@ -2,7 +2,6 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,6 +12,8 @@
 
 #include "bench/tune/build_info.h"
 #include "bench/tune/cell.h"
+#include "bench/tune/conversation.h"
+#include "bench/tune/display.h"
 #include "bench/tune/journal.h"
 #include "bench/tune/statistics.h"
 #include "bench/tune/supervisor.h"
@@ -32,17 +33,11 @@ constexpr std::size_t kRacers = 8, kFinalists = 3;
 // A config may take 20 s, or 50 times what the default took: one that has not answered by then
 // hangs.
 constexpr double kLeastLimit = 20, kLimitFactor = 50;
-// Laying out a cell of 10⁹ elements, the truth included, takes minutes on a few cores.
-constexpr double kCellLimit = 900;
 constexpr int kDefaultTries = 3;
 // Of a cell's share of the budget, what the first stage may use.
 constexpr double kTryShare = 0.75;
 
 double since(Clock::time_point begin) { return Seconds(Clock::now() - begin).count(); }
-
-struct Stopped : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 struct Standing {
   std::string config;
@@ -52,7 +47,7 @@ struct Standing {
 class Sweep {
  public:
   explicit Sweep(const SweepOptions& options)
-      : options_(options), worker_(options.worker), terminal_(isatty(STDERR_FILENO) == 1) {}
+      : options_(options), worker_(options.worker, options.device, options.most) {}
 
   int run() {
     open_session();
@@ -61,35 +56,34 @@ class Sweep {
     for (std::size_t i = 0; i < options_.cells.size() && exit_code == 0; ++i) {
       const std::string cell = to_string(options_.cells[i]);
       if (done_.contains(cell)) {
-        note(fmt::format("[{}/{}] {}: done before", i + 1, options_.cells.size(), cell));
+        display_.note(fmt::format("[{}/{}] {}: done before", i + 1, options_.cells.size(), cell));
         continue;
       }
       const double left = options_.budget - since(begin);
       if (options_.budget > 0 && left <= 0) {
-        note(fmt::format("the budget of {} s is used up; {} cells are left for --resume",
-                         options_.budget, options_.cells.size() - i));
+        display_.note(fmt::format("the budget of {} s is used up; {} cells are left for --resume",
+                                  options_.budget, options_.cells.size() - i));
         break;
       }
       share_ = options_.budget > 0 ? left / static_cast<double>(options_.cells.size() - i) : 0;
-      prefix_ = fmt::format("[{}/{}] {}", i + 1, options_.cells.size(), cell);
-      eta_ = options_.budget > 0 ? left : 0;
+      display_.begin_cell(fmt::format("[{}/{}] {}", i + 1, options_.cells.size(), cell),
+                          options_.budget > 0 ? left : 0);
       try {
         sweep_cell(cell);
       } catch (const Stopped& stop) {
-        clear_line();
-        fmt::print(stderr, "hipnorm-tune: {}\n", stop.what());
+        display_.note(fmt::format("hipnorm-tune: {}", stop.what()));
         exit_code = interrupted() ? 130 : 1;
       }
     }
     worker_.stop();
-    summary();
+    print_summary(options_.cells, done_, failures_);
     return exit_code;
   }
 
  private:
   // ---- The session ----------------------------------------------------------------------------
   void open_session() {
-    const json hello = expect(ask({{"do", "hello"}, {"device", options_.device}}, 120), "hello");
+    const json hello = worker_.hello();
     if (hello.value("protocol", 0) != kProtocol) {
       throw std::runtime_error("the worker speaks another protocol: is it of another build?");
     }
@@ -115,18 +109,19 @@ class Sweep {
     }
     journal_.emplace(options_.journal, keep);
     journal_->write(session_.to_json());
-    note(fmt::format("{} ({}, {} compute units), journal {}, session {}", session_.name,
-                     session_.arch, session_.compute_units, options_.journal, session_.id));
+    display_.note(fmt::format("{} ({}, {} compute units), journal {}, session {}", session_.name,
+                              session_.arch, session_.compute_units, options_.journal,
+                              session_.id));
   }
 
   // ---- One cell -------------------------------------------------------------------------------
   void sweep_cell(const std::string& cell) {
     const Clock::time_point begin = Clock::now();
-    const json laid_out = lay_out(cell);
+    const json laid_out = worker_.lay_out(cell);
     if (!laid_out.value("ok", false)) {
       const std::string reason = laid_out.value("error", "no reason given");
       record(cell, "", {{"outcome", "no room"}, {"reason", reason}});
-      note(prefix_ + ": left out: " + reason);
+      display_.note(display_.prefix() + ": left out: " + reason);
       return;
     }
     const std::string chosen = laid_out.at("default");
@@ -156,7 +151,9 @@ class Sweep {
         standings.push_back(
             {config, line.at("time_us").get<double>() / line.at("default_us").get<double>()});
       }
-      progress(tried, configs.size(), standings, begin);
+      double best = 1;
+      for (const Standing& s : standings) best = std::min(best, s.ratio);
+      display_.progress(tried, configs.size(), best, since(begin), share_);
     }
     sort(standings, kRacers);
     const double left = share_ - since(begin);
@@ -177,16 +174,6 @@ class Sweep {
     std::stable_sort(standings.begin(), standings.end(),
                      [](const Standing& a, const Standing& b) { return a.ratio < b.ratio; });
     if (standings.size() > most) standings.resize(most);
-  }
-
-  json lay_out(const std::string& cell) {
-    cell_ = cell;
-    ready_ = false;
-    const Reply reply = send({{"do", "cell"}, {"cell", cell}, {"most", options_.most}}, kCellLimit);
-    if (reply.end != End::answered) return {{"ok", false}, {"error", reply.reason}};
-    json answer = parse(reply);
-    ready_ = answer.value("ok", false);
-    return answer;
   }
 
   // Seconds that the default's try took. Three failures end the sweep: nothing can be compared.
@@ -225,12 +212,13 @@ class Sweep {
 
   // One try of a config: a line for the journal.
   json attempt(const std::string& config) {
-    if (!ensure_cell()) return {{"outcome", "crash"}, {"reason", "the cell cannot be laid out"}};
-    const Reply reply = send({{"do", "try"}, {"config", config}, {"rounds", kTryRounds}}, limit_);
+    if (!worker_.ready()) return {{"outcome", "crash"}, {"reason", "the cell cannot be laid out"}};
+    const Reply reply =
+        worker_.send({{"do", "try"}, {"config", config}, {"rounds", kTryRounds}}, limit_);
     if (reply.end != End::answered) {
       return {{"outcome", to_string(reply.end)}, {"reason", reply.reason}};
     }
-    const json answer = parse(reply);
+    const json answer = json::parse(reply.text);
     if (!answer.value("ok", false)) {
       return {{"outcome", "launch failed"}, {"reason", answer.value("error", "")}};
     }
@@ -276,10 +264,11 @@ class Sweep {
     for (const Standing& s : standings) configs.push_back(s.config);
     configs.push_back(chosen);
     const double limit = limit_ * static_cast<double>(configs.size());
-    if (ensure_cell()) {
-      const Reply reply = send({{"do", "race"}, {"configs", configs}, {"rounds", rounds}}, limit);
+    if (worker_.ready()) {
+      const Reply reply =
+          worker_.send({{"do", "race"}, {"configs", configs}, {"rounds", rounds}}, limit);
       if (reply.end == End::answered) {
-        const json answer = parse(reply);
+        const json answer = json::parse(reply.text);
         std::vector<Duel> duels;
         for (std::size_t i = 0; i < standings.size() && answer.value("ok", false); ++i) {
           const auto duel = duel_of(answer.at("times"), 0, i + 1, standings.size() + 1);
@@ -342,57 +331,13 @@ class Sweep {
     line["cell"] = cell;
     journal_->write(line);
     done_[cell] = line;
-    note(fmt::format("{}: {} {:.1f} us, default {:.1f} us, {:.3f} x{}", prefix_, winner,
-                     duel.candidate * 1e6, duel.mean_default() * 1e6,
-                     duel.mean_default() / duel.candidate,
-                     complete ? "" : fmt::format(" ({} configs tried)", tried)));
+    display_.note(fmt::format("{}: {} {:.1f} us, default {:.1f} us, {:.3f} x{}", display_.prefix(),
+                              winner, duel.candidate * 1e6, duel.mean_default() * 1e6,
+                              duel.mean_default() / duel.candidate,
+                              complete ? "" : fmt::format(" ({} configs tried)", tried)));
   }
 
-  // ---- The worker -----------------------------------------------------------------------------
-  // A worker that has the cell laid out, after a crash too.
-  bool ensure_cell() {
-    if (worker_.running() && ready_) return true;
-    return lay_out(cell_).value("ok", false);
-  }
-
-  Reply send(const json& request, double limit) {
-    if (interrupted()) throw Stopped("interrupted; --resume goes on from here");
-    if (!worker_.running() && request.at("do") != "hello") {
-      worker_.start();
-      expect(ask({{"do", "hello"}, {"device", options_.device}}, 120), "hello");
-    }
-    const Reply reply = ask(request, limit);
-    if (reply.end != End::answered) ready_ = false;
-    return reply;
-  }
-
-  Reply ask(const json& request, double limit) {
-    const Reply reply = worker_.ask(request.dump(), Seconds(limit));
-    if (interrupted()) {
-      worker_.stop();
-      throw Stopped("interrupted; --resume goes on from here");
-    }
-    if (reply.end == End::answered && !json::accept(reply.text)) {
-      worker_.stop();
-      ready_ = false;
-      return {
-          .end = End::garbage, .text = "", .reason = "answered '" + reply.text.substr(0, 80) + "'"};
-    }
-    return reply;
-  }
-
-  static json parse(const Reply& reply) { return json::parse(reply.text); }
-
-  static json expect(const Reply& reply, const char* what) {
-    if (reply.end != End::answered) {
-      throw std::runtime_error(fmt::format("the worker does not answer {}: {}: {}", what,
-                                           to_string(reply.end), reply.reason));
-    }
-    json answer = parse(reply);
-    if (!answer.value("ok", false)) throw std::invalid_argument(answer.value("error", "no reason"));
-    return answer;
-  }
-
+  // ---- The journal ----------------------------------------------------------------------------
   void record(const std::string& cell, const std::string& config, json line) {
     line["type"] = "candidate";
     line["session"] = session_.id;
@@ -404,66 +349,17 @@ class Sweep {
     tried_[cell][config] = std::move(line);
   }
 
-  // ---- What the user sees ---------------------------------------------------------------------
-  void clear_line() const {
-    if (terminal_) fmt::print(stderr, "\r\033[K");
-  }
-  void note(const std::string& text) const {
-    clear_line();
-    fmt::print(stderr, "{}\n", text);
-  }
-  void progress(std::size_t tried, std::size_t all, const std::vector<Standing>& standings,
-                Clock::time_point begin) const {
-    if (!terminal_) return;
-    double best = 1;
-    for (const Standing& s : standings) best = std::min(best, s.ratio);
-    const double used = since(begin);
-    const double whole = used * static_cast<double>(all) / static_cast<double>(tried);
-    const double left = share_ > 0 ? std::min(whole, share_) - used : whole - used;
-    fmt::print(stderr, "\r\033[K{}: {}/{} configs, best {:.3f} x, {:.0f} s left{}", prefix_, tried,
-               all, 1 / best, std::max(0.0, left),
-               eta_ > 0 ? fmt::format(" of the cell, {:.0f} s of all", eta_ - used) : "");
-  }
-
-  void summary() const {
-    std::vector<double> gains;
-    std::size_t none = 0;
-    double best = 1;
-    for (const TableKey& key : options_.cells) {
-      const auto found = done_.find(to_string(key));
-      if (found == done_.end()) continue;
-      const double gain =
-          found->second.at("default_us").get<double>() / found->second.at("time_us").get<double>();
-      gains.push_back(gain);
-      best = std::max(best, gain);
-      none += found->second.at("config") == found->second.at("default");
-    }
-    fmt::print(
-        "{} of {} cells measured. Over the default: {:.3f} x (geometric mean), {:.3f} x at "
-        "best, none in {} cells.\n",
-        gains.size(), options_.cells.size(), geometric_mean(gains), best, none);
-    std::string text;
-    for (const auto& [outcome, count] : failures_) {
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, outcome);
-    }
-    fmt::print("Configs that failed: {}.\n", text.empty() ? "none" : text);
-  }
-
   const SweepOptions& options_;
-  Supervisor worker_;
-  bool terminal_;
+  Conversation worker_;
+  Display display_;
   SessionInfo session_;
   std::optional<JournalWriter> journal_;
   std::map<std::string, std::map<std::string, json>> tried_;
   std::map<std::string, json> done_;
   std::map<std::string, int> failures_;
-  std::string cell_;
-  bool ready_ = false;
-  std::string prefix_;
-  double share_ = 0;
-  double eta_ = 0;
-  double limit_ = kLeastLimit;
-  double call_seconds_ = 0;
+  double share_ = 0;            // seconds that the cell may use; 0: any
+  double limit_ = kLeastLimit;  // seconds for one config
+  double call_seconds_ = 0;     // of the default
 };
 
 }  // namespace

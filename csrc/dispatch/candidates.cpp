@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <stdexcept>
 
+#include "csrc/dispatch/arithmetic.h"
 #include "csrc/dispatch/candidates_gpu.h"
 #include "csrc/dispatch/cost_model.h"
 #include "csrc/dispatch/text.h"
@@ -24,8 +25,6 @@ constexpr std::int64_t kRowsPerPart = 4096;
 
 // … as long as the partial rows stay below this part of the traffic.
 constexpr double kPartialShare = 0.02;
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0); }
 
 // How a problem may be dealt out, before any variant is looked at.
 class Sharing {

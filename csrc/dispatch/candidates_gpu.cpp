@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "csrc/dispatch/arithmetic.h"
 #include "csrc/dispatch/gpu.h"
 #include "csrc/dispatch/validate.h"
 #include "kernels/gpu/columns_layout.h"
@@ -12,8 +13,6 @@
 
 namespace hipnorm {
 namespace {
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0); }
 
 // Bytes of one step of a ring in one block: smaller ones are all overhead, larger ones leave no
 // room for several.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "csrc/dispatch/arithmetic.h"
 #include "csrc/dispatch/gpu.h"
 #include "csrc/dispatch/plan.h"
 #include "csrc/dispatch/workspace.h"
@@ -27,13 +28,14 @@ constexpr double kBlockCache = 0.5;
 // Two rows that are normalised together share the loads and conversions of weight and bias: a third
 // less of the second pass's arithmetic where elements are converted (forward on two cores of a Zen
 // 4, two rows against one: f16 2304x16384 3.5 and 4.3 ms, 1024x131072 13.7 and 17.5; bf16
-// 1024x103008 11.5 and 13.6). f32 has no conversions to share (2304x16384: 8.8 and 7.0).
+// 1024x103008 11.5 and 13.6; f16 32768x768 2.7 and 3.3). f32 has no conversions to share
+// (2304x16384: 8.8 and 7.0).
 constexpr double kPairedPass = 0.65, kCrowdedPass = 1.1;
 
-// Rows worked on together whose lines are read in turns cost up to twice their reading where they
-// lie within a page or two and come from beyond L2: the processor does not fetch ahead then. (Zen
-// 4, backward with 4 rows against 1: f32 20000x256 2.6 and 2.0 ms, bf16 4000x1024 1.4 and 1.0;
-// forward with 2 against 1: f16 2000x2048 0.80 and 0.59 ms. Neither side of 2–8 KB shows it.)
+// Neighbouring rows worked on together whose lines are read in turns cost up to twice their reading
+// where they lie within a page or two and come from beyond L2: the processor does not fetch ahead
+// then. (Zen 4, backward with 4 rows against 1: f32 20000x256 2.6 and 2.0 ms, bf16 4000x1024 1.4
+// and 1.0. Neither side of 2–8 KB shows it. Forward pairs rows that are far apart.)
 constexpr double kMingledBytes[] = {2048, 8192};
 
 // Rows up to about this size go one in each lane in the kernels: the more lanes the better.
@@ -148,7 +150,8 @@ class Model {
   double read_bytes(double tensors) const {
     const double together = std::max(1, config_.rows_per_block);
     const double block = together * tensor_ / rows_;
-    const bool mingled = together > 1 && block >= kMingledBytes[0] && block <= kMingledBytes[1] &&
+    const bool mingled = problem_.is_backward() && together > 1 && block >= kMingledBytes[0] &&
+                         block <= kMingledBytes[1] &&
                          (tensors + 1) * tensor_ > machine_.l2 * machine_.units;
     return tensors * tensor_ * (mingled ? 2 : 1);
   }
@@ -158,10 +161,6 @@ class Model {
     const double groups = static_cast<double>(column_groups(problem_.cols));
     const double task = ceil_div(rows_, parts) / rows_ * ceil_div(groups, split) / groups;
     return std::min(1.0, ceil_div(parts * split, machine_.units) * task);
-  }
-  static double ceil_div(double a, double b) {
-    return static_cast<double>((static_cast<std::int64_t>(a) + static_cast<std::int64_t>(b) - 1) /
-                               static_cast<std::int64_t>(b));
   }
   Phase rows_phase() const { return {.slowest = slowest(parts_, 1), .tasks = parts_}; }
   Phase strips_phase() const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "csrc/dispatch/arithmetic.h"
 #include "kernels/gpu/columns_layout.h"
 #include "kernels/gpu/group_layout.h"
 #include "kernels/gpu/ring_layout.h"
@@ -10,8 +11,6 @@ namespace hipnorm {
 namespace {
 
 using gpu::Instance;
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0); }
 
 // Packets of a row that fits in no LDS and no registers: enough to say so.
 constexpr std::int64_t kEndlessRow = std::int64_t{1} << 40;

@@ -1,14 +1,13 @@
 // The GPU's plan: blocks, groups that share the rows, LDS.
 #include <algorithm>
 
+#include "csrc/dispatch/arithmetic.h"
 #include "csrc/dispatch/gpu.h"
 #include "csrc/dispatch/workspace.h"
 #include "kernels/gpu/columns_layout.h"
 
 namespace hipnorm {
 namespace {
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0); }
 
 // The fewest groups that need no more steps each than all resident ones would: none idles in the
 // last step, and fewer partial rows are written. Where the period asks for more groups than are

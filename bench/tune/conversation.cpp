@@ -1,0 +1,71 @@
+#include "bench/tune/conversation.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+namespace hipnorm::tune {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr double kHelloLimit = 120;
+// Laying out a cell of 10⁹ elements, the truth included, takes minutes on a few cores.
+constexpr double kCellLimit = 900;
+
+}  // namespace
+
+json Conversation::hello() {
+  const Reply reply = ask({{"do", "hello"}, {"device", device_}}, kHelloLimit);
+  if (reply.end != End::answered) {
+    throw std::runtime_error(fmt::format("the worker does not answer hello: {}: {}",
+                                         to_string(reply.end), reply.reason));
+  }
+  json answer = json::parse(reply.text);
+  if (!answer.value("ok", false)) throw std::invalid_argument(answer.value("error", "no reason"));
+  return answer;
+}
+
+json Conversation::lay_out(const std::string& cell) {
+  cell_ = cell;
+  laid_out_ = false;
+  const Reply reply = send({{"do", "cell"}, {"cell", cell}, {"most", most_}}, kCellLimit);
+  if (reply.end != End::answered) return {{"ok", false}, {"error", reply.reason}};
+  json answer = json::parse(reply.text);
+  laid_out_ = answer.value("ok", false);
+  return answer;
+}
+
+bool Conversation::ready() {
+  if (worker_.running() && laid_out_) return true;
+  return lay_out(cell_).value("ok", false);
+}
+
+Reply Conversation::send(const json& request, double limit) {
+  if (!worker_.running()) {
+    worker_.start();
+    hello();
+  }
+  return ask(request, limit);
+}
+
+Reply Conversation::ask(const json& request, double limit) {
+  const auto stop_if_interrupted = [this] {
+    if (!interrupted()) return;
+    worker_.stop();
+    throw Stopped("interrupted; --resume goes on from here");
+  };
+  stop_if_interrupted();
+  Reply reply = worker_.ask(request.dump(), std::chrono::duration<double>(limit));
+  stop_if_interrupted();
+  if (reply.end == End::answered && !json::accept(reply.text)) {
+    worker_.stop();
+    reply = {
+        .end = End::garbage, .text = "", .reason = "answered '" + reply.text.substr(0, 80) + "'"};
+  }
+  if (reply.end != End::answered) laid_out_ = false;
+  return reply;
+}
+
+}  // namespace hipnorm::tune
