@@ -11,8 +11,8 @@
 namespace hipnorm::bench {
 namespace {
 
-// Twice the largest cache known on a GPU (256 MiB on MI300X and MI350X), and no more calls than
-// that a graph is recorded in a second.
+// Twice the largest cache known on a GPU (256 MiB on MI300X and MI350X), and few enough
+// calls to record a graph of them in a second.
 constexpr std::int64_t kBytes = std::int64_t{512} << 20;
 constexpr std::int64_t kMostCalls = 512;
 

@@ -8,7 +8,7 @@ endif()
 function(hipnorm_target name)
   target_compile_features(${name} PUBLIC cxx_std_20)
   target_include_directories(${name} PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>")
-  # For C++ only: nvcc takes its host compiler's warnings in a form of their own (HipnormGpu.cmake).
+  # For C++ only: nvcc takes its host compiler's warnings in a form of their own (HipnormCuda.cmake).
   set(options -Wall -Wextra -Wpedantic -Wshadow)
   # Wrong about g++ 12's own AVX-512 header, whose _mm512_undefined_ps() is `__m512 y = y` (236 times
   # in kernels/cpu/isa_avx512.cpp), and, as GCC's manual says, wherever a sanitizer is on.

@@ -82,7 +82,7 @@ HIPNORM_API Tensors3 layer_norm_backward_two_kernel(
 
 // Which kernel would run and why, for instance
 // "cpu_forward_row:rows_per_block=1,vec_bytes=32,parts=2,stream=1  source=default"; for an empty
-// input "none".
+// input, or an output_mask that asks for nothing, "none".
 // op: forward, backward, backward_fused or backward_two_kernel. A backward is judged for a
 // grad_output laid out as a new contiguous tensor. output_mask matters to backward ops only.
 HIPNORM_API std::string selected_config(std::string_view op, const at::Tensor& input,

@@ -23,8 +23,8 @@ enum class Form : std::uint8_t {
   sums_first,  // row sums c1, c2 first, then column strips: x and dy are read twice, any N
 };
 
-// Inclusive limits of one parameter; a sweep tries the powers of two between them. {0, 0} means
-// that the variant has no such parameter and the field must be 0.
+// Inclusive limits of one parameter. {0, 0} means that the variant has no such parameter and the
+// field must be 0.
 struct Limits {
   int low = 0;
   int high = 0;

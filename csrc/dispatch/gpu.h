@@ -58,7 +58,7 @@ struct GpuKernel {
   const gpu::Instance* instance = nullptr;   // the one that runs; null: none holds the row
   std::int64_t chunks = 0;                   // packets of a row that one block takes …
   int lanes = 0;                             // … on so many lanes
-  int threads = 0;                           // of a block, the wave that only loads included
+  int threads = 0;                           // of a block, those that serve a ring included
   int cluster = 1;                           // blocks that share a row
   std::int64_t lds_bytes = 0;
 

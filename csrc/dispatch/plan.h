@@ -42,7 +42,7 @@ struct Plan {
   std::int64_t groups = 0;  // persistent variants: blocks, or clusters of `split` blocks, that
                             // share the rows; group g takes rows g, g + groups, … (wave
                             // variants: blocks of rows_per_block rows)
-  int threads = 0;          // of a block, the wave that only loads included
+  int threads = 0;          // of a block, those that serve a ring included
   int vectors = 0;          // packets of a row in each lane: the kernel's instance
   std::int64_t lds_bytes = 0;
 };

@@ -47,7 +47,8 @@ struct Problem {
   DType weight = DType::none;  // weight, bias and their gradients
   std::int64_t rows = 0;       // M: product of the leading dimensions
   std::int64_t cols = 0;       // N: product of normalized_shape
-  int alignment = 64;  // bytes, a power of two ≤ 64 that divides the address of every row touched
+  // Bytes, a power of two ≤ 64 that divides the address of every row, weight and bias touched.
+  int alignment = 64;
   bool has_weight = false;
   bool has_bias = false;
   GradMask grads;  // backward only

@@ -30,7 +30,7 @@ Reason check_threads(const Case& c) {
   }
   if (c.kernel.threads > c.limits.max_threads) {
     return concat("threads=", c.config.threads,
-                  c.kernel.threads > c.config.threads ? " and a wave that loads" : "",
+                  c.kernel.threads > c.config.threads ? " and the two waves that serve them" : "",
                   ", but blocks of ", c.device.arch, " have at most ", c.limits.max_threads);
   }
   if (!is_wave_variant(c.config.variant)) return std::nullopt;

@@ -80,7 +80,7 @@ std::int64_t cache_bytes(int level) {
 }
 
 Device make_device(int threads) {
-  const Capability capability = choose_capability();
+  static const Capability capability = choose_capability();  // again where it throws
   Device d;
   d.arch = std::string("cpu-") + capability.name;
   d.kind = DeviceKind::cpu;

@@ -16,6 +16,7 @@
 #include "kernels/gpu/columns_layout.h"
 #include "kernels/gpu/group_layout.h"
 #include "kernels/gpu/instance_of.h"
+#include "kernels/gpu/prepare.h"
 #include "kernels/gpu/reduce.h"
 
 namespace hipnorm::gpu {
@@ -385,7 +386,8 @@ int backward_group_resident(const Config& config, const Plan& plan, const Proble
   int blocks = 0;
   if constexpr (sizeof(T) <= 4) {
     static_cast<void>(with_vectors<T, kInstances<T>>(plan.vectors, [&]<int V>() {
-      blocks = resident_blocks(group_kernel<T, V>(problem), plan.threads, plan.lds_bytes, device);
+      blocks = resident_clusters(group_kernel<T, V>(problem), device, plan.threads,
+                                 static_cast<std::size_t>(plan.lds_bytes));
       return hipSuccess;
     }));
   }

@@ -240,10 +240,6 @@ __global__ void __launch_bounds__(launch_bound(kInstances<T>, V))
     __builtin_trap();  // validate() has refused it: more LDS than the device has
   }
 }
-template <class T>
-std::int64_t lds_bytes(const Plan& plan, const Problem& p) {
-  return kRowLdsBytes + backward_packets_lds_bytes(plan.vectors, p.x, p.weight);
-}
 
 using Kernel = void (*)(BackwardPacketsArgs);
 template <class T, int V>
@@ -281,7 +277,7 @@ hipError_t backward_packets(const BackwardArgs& args, const Launch& launch) {
     };
     const Grid grid = {.blocks = launch.plan.groups,
                        .threads = launch.plan.threads,
-                       .lds_bytes = static_cast<std::size_t>(lds_bytes<T>(launch.plan, p)),
+                       .lds_bytes = static_cast<std::size_t>(launch.plan.lds_bytes),
                        .stream = static_cast<hipStream_t>(launch.stream)};
     const hipError_t error = with_vectors<T, kInstances<T>>(launch.plan.vectors, [&]<int V>() {
       const Kernel kernel = packets_kernel<T, V>(p);
@@ -301,7 +297,7 @@ int backward_packets_resident(const Plan& plan, const Problem& problem, const De
   if constexpr (sizeof(T) <= 4) {
     static_cast<void>(with_vectors<T, kInstances<T>>(plan.vectors, [&]<int V>() {
       blocks = resident_clusters(packets_kernel<T, V>(problem), device, plan.threads,
-                                 static_cast<std::size_t>(lds_bytes<T>(plan, problem)));
+                                 static_cast<std::size_t>(plan.lds_bytes));
       return hipSuccess;
     }));
   }

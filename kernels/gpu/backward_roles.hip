@@ -48,8 +48,8 @@ __device__ __forceinline__ void store_dx(const ColumnArgs& args, std::int64_t ro
 #pragma unroll
   for (int i = 0; i < kElements<T>; ++i) {
     const A normalized = saved.normalized(element<T>(x, i));
-    out[i] = saved.rstd *
-             fused(-normalized, sums.c2, rounded_product(element<T>(dy, i), weight[i]) - sums.c1);
+    out[i] =
+        saved.rstd * fused(-normalized, sums.c2, product(element<T>(dy, i), weight[i]) - sums.c1);
   }
   store_chunk<T>(args.dx + row * args.dx_stride, c, saved.ok ? pack<T>(out) : zero_packet());
 }
@@ -144,7 +144,7 @@ hipError_t backward_roles(const BackwardArgs& args, const Launch& launch) {
   if (problem.grads.columns()) roles_args.column_blocks = columns.strips;
   const Grid grid{.blocks = role_blocks(problem, threads, launch.device.wave_size),
                   .threads = threads,
-                  .lds_bytes = static_cast<std::size_t>(role_lds_bytes(problem, threads)),
+                  .lds_bytes = static_cast<std::size_t>(launch.plan.lds_bytes),
                   .stream = static_cast<hipStream_t>(launch.stream)};
   return launch_kernel(roles<T>, grid, roles_args);
 }

@@ -4,6 +4,7 @@
 #include "kernels/gpu/group.h"
 #include "kernels/gpu/instance_of.h"
 #include "kernels/gpu/partial_rows.h"
+#include "kernels/gpu/prepare.h"
 
 namespace hipnorm::gpu {
 namespace {
@@ -158,20 +159,14 @@ Kernel row_kernel(const Problem& p, const Config& config) {
 }
 
 template <class T>
-hipError_t launch_rows(Kernel kernel, std::int64_t lds_bytes, const BackwardArgs& args,
-                       const Launch& launch) {
+hipError_t launch_rows(Kernel kernel, const BackwardArgs& args, const Launch& launch) {
   const Grid grid = {.blocks = launch.plan.groups,
                      .threads = launch.plan.threads,
-                     .lds_bytes = static_cast<std::size_t>(lds_bytes),
+                     .lds_bytes = static_cast<std::size_t>(launch.plan.lds_bytes),
                      .stream = static_cast<hipStream_t>(launch.stream)};
   const hipError_t error = launch_kernel(kernel, grid, backward_row_args<T>(args, launch));
   if (error != hipSuccess || !launch.problem.grads.columns()) return error;
   return reduce_parts<T>(args, launch);
-}
-
-template <class T>
-std::int64_t wave_lds_bytes(const Plan& plan, const Problem& problem) {
-  return backward_wave_lds_bytes(plan.threads, plan.vectors, problem.x);
 }
 
 }  // namespace
@@ -179,15 +174,13 @@ std::int64_t wave_lds_bytes(const Plan& plan, const Problem& problem) {
 template <class T>
 hipError_t backward_wave(const BackwardArgs& args, const Launch& launch) {
   return with_vectors<T, kBackwardWave>(launch.plan.vectors, [&]<int V>() {
-    return launch_rows<T>(wave_kernel<T, V>(launch.problem),
-                          wave_lds_bytes<T>(launch.plan, launch.problem), args, launch);
+    return launch_rows<T>(wave_kernel<T, V>(launch.problem), args, launch);
   });
 }
 template <class T>
 hipError_t backward_row(const BackwardArgs& args, const Launch& launch) {
   return with_vectors<T, kBackwardRow>(launch.plan.vectors, [&]<int V>() {
-    return launch_rows<T>(row_kernel<T, V>(launch.problem, launch.config), kRowLdsBytes, args,
-                          launch);
+    return launch_rows<T>(row_kernel<T, V>(launch.problem, launch.config), args, launch);
   });
 }
 
@@ -196,8 +189,8 @@ int backward_wave_resident(const Config&, const Plan& plan, const Problem& probl
                            const Device& device) {
   int blocks = 0;
   (void)with_vectors<T, kBackwardWave>(plan.vectors, [&]<int V>() {
-    blocks = resident_blocks(wave_kernel<T, V>(problem), plan.threads,
-                             wave_lds_bytes<T>(plan, problem), device);
+    blocks = resident_clusters(wave_kernel<T, V>(problem), device, plan.threads,
+                               static_cast<std::size_t>(plan.lds_bytes));
     return hipSuccess;
   });
   return blocks;
@@ -207,7 +200,8 @@ int backward_row_resident(const Config& config, const Plan& plan, const Problem&
                           const Device& device) {
   int blocks = 0;
   (void)with_vectors<T, kBackwardRow>(plan.vectors, [&]<int V>() {
-    blocks = resident_blocks(row_kernel<T, V>(problem, config), plan.threads, kRowLdsBytes, device);
+    blocks = resident_clusters(row_kernel<T, V>(problem, config), device, plan.threads,
+                               static_cast<std::size_t>(plan.lds_bytes));
     return hipSuccess;
   });
   return blocks;

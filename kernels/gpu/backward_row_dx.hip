@@ -83,9 +83,8 @@ __global__ void __launch_bounds__(launch_bound(kBackwardRowDx, V))
 
 template <class T>
 hipError_t backward_row_dx(const BackwardArgs& args, const Launch& launch) {
-  constexpr std::int64_t kMaxBlocks = (std::int64_t{1} << 31) - 1;
   return with_vectors<T, kBackwardRowDx>(launch.plan.vectors, [&]<int V>() {
-    const Grid grid = {.blocks = std::min(launch.problem.rows, kMaxBlocks),
+    const Grid grid = {.blocks = launch.plan.tasks,
                        .threads = launch.plan.threads,
                        .lds_bytes = static_cast<std::size_t>(kRowLdsBytes),
                        .stream = static_cast<hipStream_t>(launch.stream)};

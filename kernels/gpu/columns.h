@@ -83,29 +83,6 @@ inline ColumnArgs column_args(const BackwardArgs& args, const Launch& launch, in
   return result;
 }
 
-// a·b rounded, whatever is done with it: g = dy·weight is the same number in the sums and in dx, so
-// that dx of a single column is exactly 0.
-__device__ __forceinline__ float rounded_product(float a, float b) {
-#if defined(__CUDACC__)
-  return __fmul_rn(a, b);
-#else
-#if defined(__clang__)
-#pragma clang fp contract(off)
-#endif
-  return a * b;
-#endif
-}
-__device__ __forceinline__ double rounded_product(double a, double b) {
-#if defined(__CUDACC__)
-  return __dmul_rn(a, b);
-#else
-#if defined(__clang__)
-#pragma clang fp contract(off)
-#endif
-  return a * b;
-#endif
-}
-
 // mean and rstd of one row, and whether x̂ may be formed: where it may not, x̂ = 0 and dx = 0.
 template <class A>
 struct SavedRow {
@@ -154,8 +131,7 @@ __device__ __forceinline__ void add_row(const ColumnArgs& args, Chunk c, std::in
     sums.dweight[i] = fused(d, normalized, sums.dweight[i]);
     sums.dbias[i] += d;
     if constexpr (kDx) {
-      out[i] =
-          saved.rstd * fused(-normalized, row_sums.c2, rounded_product(d, weight[i]) - row_sums.c1);
+      out[i] = saved.rstd * fused(-normalized, row_sums.c2, product(d, weight[i]) - row_sums.c1);
     }
   }
   if constexpr (kDx) {

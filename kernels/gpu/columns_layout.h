@@ -108,10 +108,4 @@ constexpr std::int64_t panel_rows(const Problem& problem, const Device& device) 
   return std::max<std::int64_t>(1, device.llc_bytes / 2 / row_bytes);
 }
 
-// backward_sums_first, where dx is asked for: (c1, c2) of every row, in the accumulate type.
-constexpr std::int64_t row_sums_bytes(const Problem& problem) {
-  const std::int64_t bytes = problem.rows * 2 * size_of(accumulate_type(problem.x));
-  return problem.grads.dx ? (bytes + 63) / 64 * 64 : 0;
-}
-
 }  // namespace hipnorm::gpu

@@ -16,7 +16,6 @@ using hipGraph_t = cudaGraph_t;
 using hipGraphExec_t = cudaGraphExec_t;
 
 inline constexpr hipError_t hipSuccess = cudaSuccess;
-inline constexpr hipError_t hipErrorInvalidValue = cudaErrorInvalidValue;
 inline constexpr hipError_t hipErrorInvalidConfiguration = cudaErrorInvalidConfiguration;
 inline constexpr hipError_t hipErrorInvalidDeviceFunction = cudaErrorInvalidDeviceFunction;
 inline constexpr hipError_t hipErrorNoBinaryForGpu = cudaErrorNoKernelImageForDevice;

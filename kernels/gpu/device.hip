@@ -1,5 +1,4 @@
 // A GPU as dispatch sees it, read once from the runtime.
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -7,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "csrc/dispatch/gpu_facts.h"
 #include "kernels/gpu/platform.h"
 #include "kernels/gpu/resident.h"
 #include "kernels/launch.h"
@@ -90,9 +90,12 @@ void fill(Device& d, const hipDeviceProp_t& properties, int index) {
   const bool clusters = attribute(cudaDevAttrClusterLaunch, index) != 0;
   d.max_cluster = d.bulk_copies && clusters ? 16 : 1;  // beyond 8 blocks: where the device agrees
   d.cooperative = attribute(cudaDevAttrCooperativeLaunch, index) != 0;
-  // Two transfers a clock. Known to be right for H200 (3.2 GHz × 6144 bits: 4.9 TB/s).
-  d.bandwidth = 2e3 * attribute(cudaDevAttrMemoryClockRate, index) *
-                (attribute(cudaDevAttrGlobalMemoryBusWidth, index) / 8);
+  // Two transfers a clock (H200: 3.2 GHz × 6144 bits, 4.9 TB/s), of which a copy reaches 4.2. Where
+  // the driver does not tell the clock: an A100's.
+  const double pins = 2e3 * attribute(cudaDevAttrMemoryClockRate, index) *
+                      (attribute(cudaDevAttrGlobalMemoryBusWidth, index) / 8);
+  d.bandwidth = 0.86 * (pins > 0 ? pins : 1.9e12);
+  d.launch_seconds = kNvidiaLaunchSeconds;
 }
 
 #else
@@ -103,14 +106,12 @@ void fill(Device& d, const hipDeviceProp_t& properties, int) {
   static_cast<void>(attributes_of_probe(properties, d.arch));
   d.lds_bytes = static_cast<std::int64_t>(properties.sharedMemPerBlock);
   d.unit_lds_bytes = static_cast<std::int64_t>(properties.maxSharedMemoryPerMultiProcessor);
-  d.registers = 4 * 512 * 64;  // CDNA: 512 a lane on each of 4 SIMDs
-  if (d.arch == "gfx942" || d.arch == "gfx950") {
-    d.llc_bytes = std::int64_t{256} << 20;
-    // 38 of a die's units (gfx942) and 32 (gfx950) are in use.
-    d.dies = std::max(1, d.compute_units / (d.arch == "gfx942" ? 38 : 32));
-  }
+  set_amd_architecture(d);
   d.cooperative = properties.cooperativeLaunch != 0;
-  d.bandwidth = 2e3 * properties.memoryClockRate * (properties.memoryBusWidth / 8);
+  const AmdArchitecture& architecture = amd_architecture(d.arch);
+  d.bandwidth = 1e3 * properties.memoryClockRate * architecture.transfers *
+                (properties.memoryBusWidth / 8) * architecture.copy;
+  d.launch_seconds = kAmdLaunchSeconds;
 }
 
 #endif
@@ -135,12 +136,7 @@ Device make_device(int index) {
   d.l2_bytes = properties.l2CacheSize;
   d.llc_bytes = d.l2_bytes;
   fill(d, properties, index);
-  // A copy reaches about 0.86 of what the pins could (4.2 of 4.9 TB/s on H200), with eight tenths
-  // of the units busy (105 of 132). Where the driver does not tell the clock: an A100's.
-  d.bandwidth = 0.86 * (d.bandwidth > 0 ? d.bandwidth : 1.9e12);
-  d.unit_bandwidth = d.bandwidth / (0.8 * d.compute_units);
-  // H200: a kernel behind another takes 1.8 µs more, an empty one alone 3.6 by events.
-  d.launch_seconds = 2e-6;
+  d.unit_bandwidth = d.bandwidth / (kUnitsThatFillMemory * d.compute_units);
   d.resident_groups = resident_groups;
   return d;
 }

@@ -10,6 +10,7 @@
 #include "kernels/gpu/group.h"
 #include "kernels/gpu/instance_of.h"
 #include "kernels/gpu/launchers.h"
+#include "kernels/gpu/prepare.h"
 #include "kernels/gpu/statistics.h"
 
 namespace hipnorm::gpu {
@@ -193,30 +194,12 @@ Kernel packets_kernel(const Problem& p) {
   return forward_packets_kernel<T, V, false>;
 }
 
-// Parameters are read as packets, too.
-[[maybe_unused]] bool aligned(const void* parameters) {
-  return reinterpret_cast<std::uintptr_t>(parameters) % kPacketBytes == 0;
-}
-
-// Takes any, and has no workspace either.
-template <class T>
-hipError_t stream_instead(const ForwardArgs& args, const Launch& launch) {
-  const Config config{.variant = Variant::gpu_forward_stream, .threads = 256};
-  const Plan plan = hipnorm::plan(config, launch.problem, launch.device);
-  return forward_stream<T>(args, {.problem = launch.problem,
-                                  .device = launch.device,
-                                  .config = config,
-                                  .plan = plan,
-                                  .stream = launch.stream});
-}
-
 }  // namespace
 
 template <class T>
 hipError_t forward_packets(const ForwardArgs& args, const Launch& launch) {
   if constexpr (sizeof(T) <= 4) {
     const Problem& p = launch.problem;
-    if (!aligned(args.weight) || !aligned(args.bias)) return stream_instead<T>(args, launch);
     const ForwardPacketsArgs kernel_args = {
         .x = static_cast<const char*>(args.x),
         .x_stride = args.x_stride * std::int64_t{sizeof(T)},
@@ -246,7 +229,8 @@ int forward_packets_resident(const Plan& plan, const Problem& problem, const Dev
   int blocks = 0;
   if constexpr (sizeof(T) <= 4) {
     static_cast<void>(with_vectors<T, kForwardPackets>(plan.vectors, [&]<int V>() {
-      blocks = resident_blocks(packets_kernel<T, V>(problem), plan.threads, kRowLdsBytes, device);
+      blocks = resident_clusters(packets_kernel<T, V>(problem), device, plan.threads,
+                                 static_cast<std::size_t>(plan.lds_bytes));
       return hipSuccess;
     }));
   }

@@ -2,7 +2,7 @@
 // row.
 //
 // First phase: a wave's part of Σ(x − x₀), and the squares of its elements around their own mean,
-// which it posts. The loader combines those of all waves (Chan, Golub, LeVeque 1983, "Algorithms
+// which it posts. The finisher combines those of all waves (Chan, Golub, LeVeque 1983, "Algorithms
 // for Computing the Sample Variance", eq. 2.1), in the same order in every block. Second phase: y.
 #include <cmath>
 

@@ -4,6 +4,7 @@
 #include "kernels/gpu/group.h"
 #include "kernels/gpu/instance_of.h"
 #include "kernels/gpu/launchers.h"
+#include "kernels/gpu/prepare.h"
 #include "kernels/gpu/row.h"
 #include "kernels/gpu/statistics.h"
 
@@ -219,17 +220,6 @@ __global__ void __launch_bounds__(launch_bound(kForwardRow, V), 1)
   forward_rows<T, V, true, kAhead, kWhole>(args);
 }
 
-// Whether the kernel may be one with kWhole.
-template <class T>
-bool whole_packets(const ForwardRowArgs& a) {
-  return a.cols % kElements<T> == 0 && a.x.stride % kPacketBytes == 0 &&
-         (reinterpret_cast<std::uintptr_t>(a.x.base) | reinterpret_cast<std::uintptr_t>(a.y) |
-          reinterpret_cast<std::uintptr_t>(a.weight.data) |
-          reinterpret_cast<std::uintptr_t>(a.bias.data)) %
-                 kPacketBytes ==
-             0;
-}
-
 template <class T>
 ForwardRowArgs kernel_args(const ForwardArgs& args, const Launch& launch) {
   const Problem& p = launch.problem;
@@ -265,8 +255,8 @@ template <class T>
 hipError_t forward_wave(const ForwardArgs& args, const Launch& launch) {
   return with_vectors<T, kForwardWave>(launch.plan.vectors, [&]<int V>() {
     const ForwardRowArgs a = kernel_args<T>(args, launch);
-    const auto kernel =
-        whole_packets<T>(a) ? forward_wave_kernel<T, V, true> : forward_wave_kernel<T, V, false>;
+    const auto kernel = whole_packets(launch.problem) ? forward_wave_kernel<T, V, true>
+                                                      : forward_wave_kernel<T, V, false>;
     return launch_kernel(kernel, grid_of(launch, 0), a);
   });
 }
@@ -275,7 +265,7 @@ template <class T>
 hipError_t forward_row(const ForwardArgs& args, const Launch& launch) {
   return with_vectors<T, kForwardRow>(launch.plan.vectors, [&]<int V>() {
     const ForwardRowArgs a = kernel_args<T>(args, launch);
-    const bool whole = whole_packets<T>(a);
+    const bool whole = whole_packets(launch.problem);
     const auto kernel = launch.config.stages > 1 ? whole ? forward_row_kernel<T, V, true, true>
                                                          : forward_row_kernel<T, V, true, false>
                         : whole                  ? forward_row_kernel<T, V, false, true>
@@ -291,7 +281,8 @@ int forward_row_resident(const Config& config, const Plan& plan, const Problem&,
   (void)with_vectors<T, kForwardRow>(plan.vectors, [&]<int V>() {
     const auto kernel = config.stages > 1 ? forward_row_kernel<T, V, true, false>
                                           : forward_row_kernel<T, V, false, false>;
-    blocks = resident_blocks(kernel, plan.threads, kRowLdsBytes, device);
+    blocks =
+        resident_clusters(kernel, device, plan.threads, static_cast<std::size_t>(plan.lds_bytes));
     return hipSuccess;
   });
   return blocks;

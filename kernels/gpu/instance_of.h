@@ -44,23 +44,4 @@ hipError_t with_vectors(int vectors, const Run& run) {
   return error;
 }
 
-// Blocks of the kernel that the whole device holds at once; 0: the runtime cannot say.
-template <class Args>
-int resident_blocks(void (*kernel)(Args), int threads, std::int64_t lds_bytes,
-                    const Device& device) {
-#if defined(HIPNORM_EMULATED)
-  (void)kernel, (void)threads, (void)lds_bytes;
-  return 2 * device.compute_units;
-#else
-  int blocks = 0;
-  if (hipOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, reinterpret_cast<const void*>(kernel),
-                                                   threads, static_cast<std::size_t>(lds_bytes)) !=
-      hipSuccess) {
-    (void)hipGetLastError();
-    return 0;
-  }
-  return blocks * device.compute_units;
-#endif
-}
-
 }  // namespace hipnorm::gpu

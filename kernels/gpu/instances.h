@@ -89,7 +89,7 @@ inline constexpr Instance kBackwardGroupF16[] = {// conversions take 7 registers
                                                  {2, 256, 512},
                                                  {3, 192, 512},
                                                  {4, 0, 512}};
-// The same kernel without dweight and dbias: the second kernel of backward_two_kernel.
+// backward_row without dweight and dbias: the second kernel of backward_two_kernel.
 inline constexpr Instance kBackwardRowDx[] = {
     {1, 1024, 1024}, {2, 1024, 1024}, {4, 512, 512}, {8, 384, 0}};
 // forward_ring, backward_ring: a row on `split` blocks of config.threads threads, and two more
@@ -130,8 +130,7 @@ constexpr std::int64_t backward_packets_lds_bytes(int vectors, DType x, DType we
 // LDS of one block. forward_row, forward_stream, backward_row and the row kernel of
 // backward_two_kernel: two values of each of up to 32 waves, twice.
 inline constexpr std::int64_t kRowLdsBytes = 2 * 2 * 32 * 8;
-// backward_wave: one accumulator of each element that the block's lanes hold; rows of one lane
-// group only need none, forward_wave never does.
+// backward_wave: an accumulator for each element of the rows that the block's lanes hold.
 constexpr std::int64_t backward_wave_lds_bytes(int threads, int vectors, DType x) {
   return std::int64_t{threads} * vectors * kPacketBytes / size_of(x) * size_of(accumulate_type(x));
 }

@@ -40,7 +40,7 @@ constexpr std::span<const Instance> ring_instances(const Problem& problem) {
   return wide ? std::span<const Instance>(kForwardRingWide) : kForwardRing;
 }
 
-// The launch bound of an instance, without the wave that loads.
+// The launch bound of an instance, without the waves that serve it.
 constexpr int max_threads(std::span<const Instance> instances, int vectors) {
   return instance_for(instances, vectors, 1)->max_threads;
 }

@@ -93,25 +93,6 @@ __device__ __forceinline__ void mask(accumulate_t<T> (&values)[kElements<T>], Ch
   }
 }
 
-// Chunk `c` of the row at `row` of `rows`; elements outside the row are zero.
-template <class T>
-__device__ __forceinline__ Packet load_chunk(const Rows& rows, const char* row, Chunk c) {
-  Packet packet = zero_packet();
-  if (c.empty()) return packet;
-  const char* address = row + c.first * static_cast<std::int64_t>(sizeof(T));
-  if (reinterpret_cast<std::uintptr_t>(address) % 16 == 0 && address >= rows.readable_begin &&
-      address + 16 <= rows.readable_end) {
-    packet = *reinterpret_cast<const Packet*>(address);
-    mask<T>(packet, c);
-    return packet;
-  }
-#pragma unroll
-  for (int i = 0; i < kElements<T>; ++i) {
-    if (c.holds(i)) set_element<T>(packet, i, reinterpret_cast<const T*>(address)[i]);
-  }
-  return packet;
-}
-
 // Writes chunk `c` of the row at `row`: whole where the row fills it, else by elements.
 template <class T>
 __device__ __forceinline__ void store_chunk(char* row, Chunk c, const Packet& packet) {
@@ -221,13 +202,6 @@ struct RowShape {
 #pragma unroll
     for (int i = 0; i < E; ++i) {
       if (kWhole || !holds(v, i)) values[i] = 0;
-    }
-  }
-  __device__ __forceinline__ void mask(Packet& packet, int v) const {
-    if (full.has(v)) return;
-#pragma unroll
-    for (int i = 0; i < E; ++i) {
-      if (!holds(v, i)) set_element<T>(packet, i, T{});
     }
   }
   // Writes chunk v of the row whose chunk 0 lies at `chunk0`.

@@ -27,7 +27,7 @@ __device__ __forceinline__ void add_packet(Packet x, const Packet& dy, Chunk c,
   A g[kElements<T>], normalized[kElements<T>];
 #pragma unroll
   for (int i = 0; i < kElements<T>; ++i) {
-    g[i] = rounded_product(element<T>(dy, i), weight[i]);
+    g[i] = product(element<T>(dy, i), weight[i]);
     normalized[i] = saved.normalized(element<T>(x, i));
   }
   mask<T>(g, c);

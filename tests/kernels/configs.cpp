@@ -69,7 +69,7 @@ std::vector<int> values_of(const ConfigField& field, const VariantInfo& variant)
   if (limits.high == 0) return {0};
   if (same("threads", field)) {
     std::vector<int> values;
-    // 192: no power of two; 480: with the wave that loads, the largest block of the ring kernels.
+    // 192: no power of two; 480: neither, and not a whole block of any kernel.
     for (const int value : {64, 128, 192, 256, 480, 512, 1024}) {
       // The emulator takes a thread's time for every thread, whether it has a column or not.
       if (emulated() && value > 256) break;

@@ -12,8 +12,7 @@ using reference::BackwardVerdict;
 using reference::ForwardOutputs;
 using reference::ForwardVerdict;
 
-// 1 byte an element: its size is the plan's, in bytes. f64 keeps it whole: sizes are multiples
-// of 64.
+// Of the plan's size, which is a multiple of 64 bytes, as elements of 8 bytes.
 Array workspace_of(const Plan& plan) { return Array(DType::f64, plan.workspace_bytes / 8); }
 
 std::string label(const Config& config, const Problem& problem) {
