@@ -125,6 +125,10 @@ function(hipnorm_gpu_objects name)
     file(RELATIVE_PATH libraries "${CMAKE_CURRENT_BINARY_DIR}" "${HIPNORM_HIP_DEVICE_LIBRARIES}")
     set(libraries "--rocm-device-lib-path=${libraries}")
   endif()
+  set(launcher "")
+  if(HIPNORM_CCACHE)
+    set(launcher "${HIPNORM_CCACHE}")
+  endif()
   set(objects "")
   foreach(source IN LISTS ARG_SOURCES)
     get_filename_component(source "${source}" ABSOLUTE)
@@ -132,7 +136,7 @@ function(hipnorm_gpu_objects name)
     set(object "${CMAKE_CURRENT_BINARY_DIR}/${name}.hip/${stem}.o")
     file(RELATIVE_PATH shown "${PROJECT_BINARY_DIR}" "${object}")
     add_custom_command(OUTPUT "${object}"
-      COMMAND ${HIPNORM_CCACHE} "${HIPNORM_HIP_COMPILER}" ${HIPNORM_HIP_FLAGS} ${libraries}
+      COMMAND ${launcher} "${HIPNORM_HIP_COMPILER}" ${HIPNORM_HIP_FLAGS} ${libraries}
               ${ARG_DEFINITIONS} "-I${PROJECT_SOURCE_DIR}" -MD -MT "${object}" -MF "${object}.d"
               -c "${source}" -o "${object}"
       DEPENDS "${source}" ${HIPNORM_HIP_DEPENDS} DEPFILE "${object}.d"

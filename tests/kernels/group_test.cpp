@@ -44,9 +44,11 @@ TEST_P(Group, ShapesAndLayouts) {
   for (const Shape shape : packet_shapes()) {
     for (const Layout layout : {Layout::dense, Layout::aligned_gap}) {
       const LayerData data = make(shape, layout);
-      // Waves of 32 lanes hold no more columns than this for certain.
+      // Waves of 32 lanes hold no more columns than this for certain: with six blocks at a time,
+      // which is what the emulated device holds, 4608 of 16 bits.
+      const bool wide = device().wave_size == 32 && shape.cols > 4096;
       const bool some = !check(data, {}, kAllGrads, Effort::few).empty();
-      EXPECT_TRUE(some || shape.cols > 8192) << shape.cols;
+      EXPECT_TRUE(some || wide) << shape.cols;
       check(data, {false, true}, kAllGrads, Effort::one);
       check(data, {false, false}, {.dx = true}, Effort::one);
       check(data, {}, {false, true, true}, Effort::one);
