@@ -32,11 +32,12 @@ constexpr double kBlockCache = 0.5;
 // (2304x16384: 8.8 and 7.0).
 constexpr double kPairedPass = 0.65, kCrowdedPass = 1.1;
 
-// Neighbouring rows worked on together whose lines are read in turns cost up to twice their reading
-// where they lie within a page or two and come from beyond L2: the processor does not fetch ahead
-// then. (Zen 4, backward with 4 rows against 1: f32 20000x256 2.6 and 2.0 ms, bf16 4000x1024 1.4
-// and 1.0. Neither side of 2–8 KB shows it. Forward pairs rows that are far apart.)
-constexpr double kMingledBytes[] = {2048, 8192};
+// Rows worked on together, whose lines are read in turns, cost more where they are short and come
+// from beyond L2: the processor does not fetch ahead so far. Two cores of a Zen 5, µs for 1, 2
+// and 4 rows together: backward f32 20000x64 342, 290, 452; 20000x256 1226, 1772, 1544; f16
+// 4000x1000 437, 538, 599; forward bf16 4000x1024 244 and 350. From 8 KB on more rows are better:
+// they share the loads and stores of column sums.
+constexpr double kMingledRow = 4096, kMingledPairs = 512, kMingled = 1.5;
 
 // Rows up to about this size go one in each lane in the kernels: the more lanes the better.
 constexpr double narrow_bytes(DType x) { return x == DType::f64 ? 192 : 128; }
@@ -146,14 +147,14 @@ class Model {
     return tensor_ * (plain == fits ? 1 : 2);
   }
 
-  // Reading `tensors` of them, rows_per_block rows together.
-  double read_bytes(double tensors) const {
-    const double together = std::max(1, config_.rows_per_block);
-    const double block = together * tensor_ / rows_;
-    const bool mingled = problem_.is_backward() && together > 1 && block >= kMingledBytes[0] &&
-                         block <= kMingledBytes[1] &&
-                         (tensors + 1) * tensor_ > machine_.l2 * machine_.units;
-    return tensors * tensor_ * (mingled ? 2 : 1);
+  // What reading `tensors` of them costs more, because rows_per_block rows are read in turns.
+  double mingled(double tensors) const {
+    const double together = std::max(1, config_.rows_per_block), row = tensor_ / rows_;
+    const bool many =
+        problem_.is_backward() ? row >= kMingledPairs || together > 2 : size_of(problem_.x) == 2;
+    const bool is = together > 1 && many && together * row >= kMingledPairs && row <= kMingledRow &&
+                    (tensors + 1) * tensor_ > machine_.l2 * machine_.units;
+    return is ? kMingled : 1;
   }
 
   // The busiest unit's part of the whole, when `parts` × `split` tasks share rows × columns.
@@ -204,12 +205,12 @@ class Model {
 
   void forward_row() {
     Phase phase = rows_phase();
-    phase.bytes = read_bytes(1) + store_bytes();
+    phase.bytes = mingled(1) * tensor_ + store_bytes();
     const double row = tensor_ / rows_;
     reread(phase, resident(row, machine_.l2) ? 0 : tensor_, row);
     const bool pairs_pay = size_of(problem_.x) == 2;
     const double second = config_.rows_per_block < 2 ? 1 : pairs_pay ? kPairedPass : kCrowdedPass;
-    phase.compute = (1 + second) * pass_;
+    phase.compute = mingled(1) * (1 + second) * pass_;
     add(phase);
   }
 
@@ -248,11 +249,12 @@ class Model {
 
   void backward_row() {
     Phase phase = rows_phase();
-    phase.bytes = read_bytes(2);
+    phase.bytes = mingled(2) * 2 * tensor_;
     phase.cached = overflow_of_block();
     phase.compute = pass_;
     backward_rows(phase);
     if (sums_ > 0) accumulate(phase, cols_, 2 * tensor_ / rows_, rows_together());
+    phase.compute *= mingled(2);
     add(phase);
     reduce_partials();
   }
@@ -262,9 +264,10 @@ class Model {
     Phase phase = strips_phase();
     const double width = ceil_div(cols_, split_);
     if (split_ > 1) phase.cached += 2 * rows_ * split_ * kSegmentBytes;
-    phase.bytes += read_bytes(2) - 2 * tensor_;  // our callers add the rest
+    phase.bytes += (mingled(2) - 1) * 2 * tensor_;  // our callers add the rest
     phase.compute = pass_;
     if (sums_ > 0) accumulate(phase, width, 0, std::max(1, config_.rows_per_block));
+    phase.compute *= mingled(2);
     return phase;
   }
 

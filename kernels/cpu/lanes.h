@@ -154,6 +154,21 @@ class Lanes {
   V column_[kNarrow][kArrays];
 };
 
+// Fetches as many rows, two blocks of them from `rows` on: the processor does not look ahead past
+// the arithmetic of a block (backward on two cores of a Zen 5, caches cold: f32 20000x16 0.33 ns an
+// element, 1.39 without). Any address is allowed.
+template <class T>
+HIPNORM_INLINE void fetch_rows(const T* rows, std::int64_t stride, std::int64_t cols) {
+  const T* ahead = rows + 2 * kRowsAtOnce<T> * stride;
+  if (stride == cols) {
+    fetch_bytes(ahead, kRowsAtOnce<T> * cols * static_cast<std::int64_t>(sizeof(T)));
+  } else {
+    for (int r = 0; r < kRowsAtOnce<T>; ++r) {
+      fetch_bytes(ahead + r * stride, cols * static_cast<std::int64_t>(sizeof(T)));
+    }
+  }
+}
+
 // Lanes without a row, and columns from `cols` to the next multiple of kLanes<A>, become 0.
 template <int kArray, class T, int kArrays>
 void gather(const T* rows, std::int64_t stride, std::int64_t count, std::int64_t cols,
@@ -216,7 +231,13 @@ class RowWriter {
  public:
   RowWriter(T* rows, bool streamed) : at_(rows), streamed_(streamed), aligner_(rows) {}
   // Where the next `elements` elements, at most kLanes<A> · kNarrow, are to be written.
-  T* next() { return streamed_ ? static_cast<T*>(aligner_.next()) : at_; }
+  T* next(std::int64_t elements) {
+    if (streamed_) return static_cast<T*>(aligner_.next());
+    // Lines that are not there when a store wants them hold up the stores behind it.
+    const auto bytes = elements * static_cast<std::int64_t>(sizeof(T));
+    fetch_bytes(at_ + 2 * elements, bytes);
+    return at_;
+  }
   void wrote(std::int64_t elements) {
     at_ += elements;
     if (streamed_) aligner_.wrote(elements * static_cast<std::int64_t>(sizeof(T)));

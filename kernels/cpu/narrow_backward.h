@@ -57,8 +57,13 @@ void narrow_backward_part(const BackwardWork& w, std::int64_t part) {
   }
   for (std::int64_t row = rows.begin; row < rows.end; row += kLanes<A>) {
     const std::int64_t count = rows.end - row < kLanes<A> ? rows.end - row : kLanes<A>;
-    gather<kX>(static_cast<const T*>(w.x) + row * w.x_stride, w.x_stride, count, w.cols, lanes);
-    gather<kDy>(static_cast<const T*>(w.dy) + row * w.dy_stride, w.dy_stride, count, w.cols, lanes);
+    const T* const x = static_cast<const T*>(w.x) + row * w.x_stride;
+    const T* const dy = static_cast<const T*>(w.dy) + row * w.dy_stride;
+    fetch_rows(x, w.x_stride, w.cols);
+    fetch_rows(dy, w.dy_stride, w.cols);
+    T* const out = kSums ? writer.next(count * w.cols) : nullptr;
+    gather<kX>(x, w.x_stride, count, w.cols, lanes);
+    gather<kDy>(dy, w.dy_stride, count, w.cols, lanes);
     const LaneStatistics<A> lane(static_cast<const A*>(w.mean) + row,
                                  static_cast<const A*>(w.rstd) + row, count);
     const auto normal = [&](std::int64_t j) HIPNORM_INLINE_LAMBDA {
@@ -80,7 +85,7 @@ void narrow_backward_part(const BackwardWork& w, std::int64_t part) {
     }
     if constexpr (kSums) {
       const V c1 = g_sum / n, minus_c2 = -(g_normal_sum / n);
-      scatter(writer.next(), w.cols, count, w.cols, [&](std::int64_t j) HIPNORM_INLINE_LAMBDA {
+      scatter(out, w.cols, count, w.cols, [&](std::int64_t j) HIPNORM_INLINE_LAMBDA {
         return fma(minus_c2, normal(j), g(j) - c1) * lane.rstd;
       });
       writer.wrote(count * w.cols);

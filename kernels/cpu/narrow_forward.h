@@ -141,9 +141,11 @@ HIPNORM_INLINE void narrow_forward_rows(const ForwardWork& w, Range rows,
   Lanes<A, 1> x;
   for (std::int64_t row = rows.begin; row < rows.end; row += kLanes<A>) {
     const std::int64_t count = rows.end - row < kLanes<A> ? rows.end - row : kLanes<A>;
-    gather<0>(static_cast<const T*>(w.x) + row * w.x_stride, w.x_stride, count, w.cols, x);
+    const T* const from = static_cast<const T*>(w.x) + row * w.x_stride;
+    fetch_rows(from, w.x_stride, w.cols);
+    T* y = writer.next(count * w.cols);
+    gather<0>(from, w.x_stride, count, w.cols, x);
     LaneMoments<A> m;
-    T* y = writer.next();
     lane_moments(x, w.cols, m);
     const LaneScale<A> scale = save_lanes<A>(m, w.cols, w.eps, count, static_cast<A*>(w.mean) + row,
                                              static_cast<A*>(w.rstd) + row);

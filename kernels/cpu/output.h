@@ -28,10 +28,14 @@ struct Made {
 
 // Writes elements begin … end of kRows rows, of row r to outs[r][0 …].
 // packets.template operator()<kTail>(i) makes the Made at element i; fetch(i) is called for every
-// kStep<T> elements of all rows together.
+// kStep<T> elements of all rows together. Through the caches: lines `out_ahead` elements farther
+// are fetched, since a store that waits for its line holds up those behind it (backward on two
+// cores of a Zen 5, caches cold: f32 20000x64 0.45 ns an element, 0.84 without; f16 20000x128 0.24
+// and 0.36).
 template <Store kStore, int kRows, class T, class MakePackets, class Fetch>
 HIPNORM_INLINE void produce(T* const* outs, std::int64_t begin, std::int64_t end,
-                            const MakePackets& packets, const Fetch& fetch) {
+                            std::int64_t out_ahead, const MakePackets& packets,
+                            const Fetch& fetch) {
   constexpr std::int64_t kBurst = kStep<T> / kRows;
   constexpr int kElements = Packet<T>::kElements, kPackets = kBurst / kElements;
   static_assert(kPackets > 0);
@@ -40,6 +44,9 @@ HIPNORM_INLINE void produce(T* const* outs, std::int64_t begin, std::int64_t end
   std::int64_t i = begin;
   for (; i + kBurst <= end; i += kBurst) {
     fetch(i);
+    if constexpr (kStore == Store::cached) {
+      for (int r = 0; r < kRows; ++r) fetch_bytes(out[r] + i + out_ahead, 256 / kRows);
+    }
     U32x bits[kRows][kPackets];
     unrolled<kPackets>([&](auto p) HIPNORM_INLINE_LAMBDA {
       const Made<T, kRows> made = packets.template operator()<false>(i + p * kElements);

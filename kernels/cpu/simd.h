@@ -89,15 +89,27 @@ HIPNORM_INLINE F64x root(F64x a) {
 #endif
 }
 
-// Sum of the lanes, as a fixed binary tree: n equal lanes give exactly n times their value.
+// Sum of `n` lanes, as a fixed binary tree: n equal lanes give exactly n times their value. By
+// halves, which stay in registers (backward f32 of 32 columns: 0.30 ns an element, 0.36 with the
+// lanes in memory).
+template <class A, int n>
+HIPNORM_INLINE A sum_of_lanes(const void* lanes) {
+  if constexpr (n == 1) {
+    A a;
+    std::memcpy(&a, lanes, sizeof a);
+    return a;
+  } else {
+    typedef A Half __attribute__((vector_size(n / 2 * sizeof(A))));
+    Half low, high;
+    std::memcpy(&low, lanes, sizeof low);
+    std::memcpy(&high, static_cast<const char*>(lanes) + sizeof low, sizeof high);
+    const Half both = low + high;
+    return sum_of_lanes<A, n / 2>(&both);
+  }
+}
 template <class A>
 HIPNORM_INLINE A sum(typename Simd<A>::V v) {
-  A lane[kLanes<A>];
-  std::memcpy(lane, &v, sizeof v);
-  for (int width = kLanes<A> / 2; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) lane[i] += lane[i + width];
-  }
-  return lane[0];
+  return sum_of_lanes<A, kLanes<A>>(&v);
 }
 
 // Writes past the caches; `p` must be a multiple of kVecBytes. fence() orders these stores before
@@ -139,6 +151,12 @@ HIPNORM_INLINE void unrolled(const F& f) {
 template <int count>
 HIPNORM_INLINE void fetch_lines(const void* p) {
   for (int i = 0; i < count; ++i) __builtin_prefetch(static_cast<const char*>(p) + i * 64, 0, 2);
+}
+// Likewise the lines of `bytes` bytes, into L1: what is read or written next.
+HIPNORM_INLINE void fetch_bytes(const void* p, std::int64_t bytes) {
+  for (std::int64_t i = 0; i < bytes; i += 64) {
+    __builtin_prefetch(static_cast<const char*>(p) + i, 0, 3);
+  }
 }
 
 }  // namespace hipnorm::cpu::HIPNORM_ISA

@@ -220,16 +220,19 @@ TEST(CostModel, BytesFollowTheTrafficTable) {
             5 * tensor + 16.0 * 1 * cols);
 }
 
-// 16-bit elements, which are converted, whatever their width.
+// 16-bit elements, which are converted; not short rows from beyond L2, which would be read in
+// turns.
 TEST(CostModel, RowsOf16BitsAreNormalisedInPairs) {
   const Device device = cpu(2, 32);
-  for (std::int64_t cols : {128, 1024, 16384, 103008, 262144}) {
+  for (std::int64_t cols : {128, 4096, 16384, 103008, 262144}) {
     for (const auto& [x, rows] : {std::pair(DType::f32, 1), std::pair(DType::f64, 1),
                                   std::pair(DType::f16, 2), std::pair(DType::bf16, 2)}) {
       EXPECT_EQ(default_config(problem(Op::forward, x, 2304, cols), device).rows_per_block, rows)
           << cols;
     }
   }
+  EXPECT_EQ(default_config(problem(Op::forward, DType::bf16, 20000, 1024), device).rows_per_block,
+            1);
 }
 
 // 64-byte vectors only where there is arithmetic to save.
