@@ -129,9 +129,9 @@ template <class T, class W, int kRows, bool kFetch>
 void forward_together(const ForwardWork& w, Range rows, std::int64_t apart,
                       const Parameter<T, W>& weight, const Parameter<T, W>& bias) {
   using A = accumulate_t<T>;
-  // Where a row ends where the next begins, what is fetched is needed for statistics a piece later;
-  // where they lie apart, right after this piece, and a gap is never fetched. A fetch is a hint that
-  // cannot fault: past the end it may name rows of another part, or none.
+  // Where rows follow one another, what is fetched is needed for statistics a piece later; where
+  // they lie apart, right after this piece, and no gap is fetched. A fetch is a hint that cannot
+  // fault: past the end it may name rows of another part, or none.
   const std::int64_t ahead = w.x_stride + (w.x_stride == w.cols ? kPiece : 0);
   RowMoments<T> moments[kRows];
   A first[kRows];
