@@ -151,6 +151,8 @@ choose_python() {
   python=$base_python torch_dir='' venv_reason=''
   if [[ -n ${TORCH_DIR:-} ]]; then
     torch_dir=$(realpath -m -- "$TORCH_DIR")
+    [[ -e $torch_dir/lib/libtorch_cpu.so ]] || fail "TORCH_DIR=$TORCH_DIR holds no torch:" \
+      "lib/libtorch_cpu.so is not there. TORCH_DIR is the folder with torch's include/ and lib/."
     [[ $kind == bench ]] && return
     # The tests in Python have to use that very torch; TORCH_DIR may lie in a virtual environment.
     for candidate in "$base_python" "$torch_dir/../../../../bin/python3"; do

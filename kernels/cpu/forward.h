@@ -50,7 +50,7 @@ inline constexpr std::int64_t kPiece = 2048;  // elements
 template <class T, int kRows>
 struct Rows {
   const T* x[kRows];
-  const T* ahead[kRows];  // at column i, memory from here + i on is fetched
+  const T* ahead[kRows];  // at column i, memory from here + i on is fetched, if any is (kFetch)
   T* y[kRows];
   RowScale<accumulate_t<T>> scale[kRows];
 };
@@ -129,8 +129,9 @@ template <class T, class W, int kRows, bool kFetch>
 void forward_together(const ForwardWork& w, Range rows, std::int64_t apart,
                       const Parameter<T, W>& weight, const Parameter<T, W>& bias) {
   using A = accumulate_t<T>;
-  // What is fetched is needed for statistics a piece later. It is a hint: past the end it may name
-  // rows of another part, or none.
+  // Where rows follow one another, what is fetched is needed for statistics a piece later; where
+  // they lie apart, right after this piece, and no gap is fetched. A fetch is a hint that cannot
+  // fault: past the end it may name rows of another part, or none.
   const std::int64_t ahead = w.x_stride + (w.x_stride == w.cols ? kPiece : 0);
   RowMoments<T> moments[kRows];
   A first[kRows];

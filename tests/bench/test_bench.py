@@ -297,14 +297,36 @@ def test_unreadable_variable_ends_before_anything_is_measured(variable, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_capability_that_the_processor_lacks_is_bad_input():
+# Capability: the bytes of its vectors, and what /proc/cpuinfo says of a processor that has it.
+CAPABILITIES = {
+    "baseline": (16, set()),
+    "avx2": (32, {"avx2", "fma", "f16c"}),
+    "avx512": (64, {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512dq"}),
+}
+
+
+def processor_has(capability):
     flags = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    lacking = [c for c, flag in (("avx512", "avx512f"), ("avx2", "avx2"))
-               if flags is None or flag not in flags[1].split()]  # fmt: skip
-    if not lacking:
-        pytest.skip("this processor has all of them")
-    result = bench("--shapes", "7x9", env={"HIPNORM_CPU_CAPABILITY": lacking[0]})
-    expect_usage_error(result, "HIPNORM_CPU_CAPABILITY", lacking[0])
+    return CAPABILITIES[capability][1] <= set(flags[1].split() if flags else ())
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_capability(capability):
+    result = bench("--device", "cpu", "--shapes", "7x9,3x1000", "--dtype", "f32,bf16", "--format",
+                   "json", env={"HIPNORM_CPU_CAPABILITY": capability})  # fmt: skip
+    if not processor_has(capability):
+        expect_usage_error(result, "HIPNORM_CPU_CAPABILITY", capability)
+        return
+    assert result.returncode == 0, result
+    assert f"(cpu-{capability})" in result.stderr
+    rows = json_rows(result.stdout)
+    assert len(rows) == 2 * 2 * 2 * 3
+    assert {row["arch"] for row in rows} == {f"cpu-{capability}"}
+    ours = [row for row in rows if row["impl"] == "hipnorm"]
+    assert all(row["max_error"] <= 1 for row in ours)
+    # A narrower vector may be the faster one, but not for rows as narrow as 7x9.
+    widths = [int(re.search(r"vec_bytes=(\d+)", row["config"])[1]) for row in ours]
+    assert max(widths) == widths[0] == CAPABILITIES[capability][0]
 
 
 def test_config_that_cannot_run_is_reported_and_the_rest_measured():

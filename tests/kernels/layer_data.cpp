@@ -29,7 +29,8 @@ std::uintptr_t address(const Array& array) {
 
 }  // namespace
 
-LayerData::LayerData(std::int64_t m, std::int64_t n, DType x_type, DType weight_type, Layout layout)
+LayerData::LayerData(std::int64_t m, std::int64_t n, DType x_type, DType weight_type, Layout layout,
+                     Fill fill)
     : rows(m),
       cols(n),
       offset(layout == Layout::misaligned ? size_of(x_type) : 0),
@@ -41,7 +42,10 @@ LayerData::LayerData(std::int64_t m, std::int64_t n, DType x_type, DType weight_
       bias(weight_type, n, layout == Layout::misaligned ? size_of(weight_type) : 0) {
   std::mt19937_64 engine(static_cast<std::uint64_t>(m * 1'000'003 + n));
   std::normal_distribution<double> normal;
-  for (std::int64_t r = 0; r < (x_stride == 0 ? std::min<std::int64_t>(m, 1) : m); ++r) {
+  const std::int64_t filled = fill == Fill::nothing ? 0
+                              : x_stride == 0       ? std::min(m, std::int64_t{1})
+                                                    : m;
+  for (std::int64_t r = 0; r < filled; ++r) {
     for (std::int64_t c = 0; c < n; ++c) set_x(r, c, -2.3 + 0.5 * normal(engine));
     for (std::int64_t c = 0; c < n; ++c) set_dy(r, c, normal(engine));
   }

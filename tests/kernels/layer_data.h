@@ -16,6 +16,10 @@ enum class Layout {
   expanded,     // row strides 0: all rows are one
 };
 
+// What x and dy start with. `nothing`, NaN, saves the time of a normal number for each element
+// where a test sets them all.
+enum class Fill { random, nothing };
+
 // Which of the optional inputs exist.
 struct Affine {
   bool weight = true;
@@ -26,7 +30,7 @@ struct Affine {
 // NaN. Tests change what they like, then call save_statistics().
 struct LayerData {
   LayerData(std::int64_t rows, std::int64_t cols, DType x_type, DType weight_type,
-            Layout layout = Layout::dense);
+            Layout layout = Layout::dense, Fill fill = Fill::random);
 
   double get_x(std::int64_t r, std::int64_t c) const { return x[r * x_stride + c]; }
   void set_x(std::int64_t r, std::int64_t c, double value) { x.set(r * x_stride + c, value); }

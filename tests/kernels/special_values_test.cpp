@@ -194,17 +194,18 @@ TEST_P(Special, WeightWithZeros) {
   kernels.both(data);
 }
 
+// Without a real root everything is NaN, as ATen answers; eps = Inf makes rstd 0, and y the bias.
 TEST_P(Special, Eps) {
-  for (const double eps : {0.0, 1e-30, 1.0, 1e10}) {
-    LayerData data(5, 200, type, type);
-    data.eps = eps;
-    kernels.both(data);
+  for (const std::int64_t cols : {std::int64_t{200}, kNarrowCols}) {
+    for (const double eps : {0.0, 1e-30, 1.0, 1e10, kInfinity, -1.0, kNan}) {
+      LayerData data(5, cols, type, type);
+      data.eps = eps;
+      kernels.backward(data);
+      kernels.forward(data, [&](const ForwardResult& result) {
+        ASSERT_EQ(std::isnan(result.rstd[0]) && std::isnan(result.y[0]), !(eps >= 0)) << eps;
+      });
+    }
   }
-  LayerData negative(2, 200, type, type);  // no real root: NaN, as ATen answers
-  negative.eps = -1;
-  kernels.forward(negative, [&](const ForwardResult& result) {
-    ASSERT_TRUE(std::isnan(result.rstd[0]) && std::isnan(result.y[0]));
-  });
 }
 
 // Values near the smallest numbers: squares vanish, the rows must not turn to NaN.

@@ -37,7 +37,8 @@ reference::BackwardVerdict judge(const Call& call, const at::Tensor& grad_output
 void expect_right(const Call& call, const at::Tensor& grad_output);
 void expect_right(const Call& call);  // grad_output: randn
 
-// Same dtype, shape and values bit for bit (NaN equals NaN), or both undefined.
+// Same dtype, shape and values bit for bit (−0 is not 0, but any NaN is any other), or both
+// undefined.
 bool identical(const at::Tensor& a, const at::Tensor& b);
 bool identical(const Tensors3& a, const Tensors3& b);
 

@@ -1,7 +1,10 @@
 // Bad calls: the message says what was expected and what came, and nothing was allocated, so
 // nothing was computed.
+#include <c10/core/impl/FakeGuardImpl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <atomic>
 
 #include "csrc/hipnorm.h"
 #include "tests/operators/check.h"
@@ -155,15 +158,77 @@ TEST(Errors, SelectedConfigNamesTheOps) {
                  {"sideways", "backward_two_kernel"});
 }
 
+#ifdef HIPNORM_TEST_WITHOUT_GPU_KERNELS
+// A device that torch finds for `type` for as long as this lives, whatever it was built for.
+class PretendedDevice {
+ public:
+  explicit PretendedDevice(c10::DeviceType type)
+      : slot_(c10::impl::device_guard_impl_registry.at(static_cast<std::size_t>(type))) {
+    // Leaked, as torch wants guards to be: they have no destructor.
+    static const auto* const fake = new c10::impl::FakeGuardImpl<c10::kCUDA>;
+    before_ = slot_.exchange(fake);
+  }
+  ~PretendedDevice() { slot_ = before_; }
+  PretendedDevice(const PretendedDevice&) = delete;
+  PretendedDevice& operator=(const PretendedDevice&) = delete;
+
+ private:
+  std::atomic<const c10::impl::DeviceGuardImplInterface*>& slot_;
+  const c10::impl::DeviceGuardImplInterface* before_;
+};
+
+// What a library of CPU kernels answers to a torch that has a GPU. The tensors only say that they
+// lie there: nothing may read them.
+TEST(Errors, TensorsOnAGpuThatThisBuildHasNoKernelsFor) {
+  const PretendedDevice device(c10::kCUDA);
+  std::vector<float> memory(24);
+  const auto on_gpu = [&](at::IntArrayRef sizes) {
+    const c10::Device gpu(c10::kCUDA, 0);
+    return at::for_blob(memory.data(), sizes).options(gpu).target_device(gpu).make_tensor();
+  };
+  const at::Tensor x = on_gpu({4, 6}), statistic = on_gpu({4, 1});
+  ASSERT_TRUE(x.is_cuda());
+  const std::vector<std::string> message = {
+      "hipnorm: expected tensors on the CPU, the only device that this build has kernels for, but "
+      "got cuda:0"};
+  expect_refused([&] { call_layer_norm(x, {6}); }, message);
+  expect_refused([&] { call_forward(x, {6}); }, message);
+  expect_refused([&] { call_selected_config("forward", x, {6}); }, message);
+  for (const std::string& op : kBackwardOps) {
+    expect_refused([&] { call_backward(op, x, x, {6}, statistic, statistic); }, message);
+  }
+}
+#endif
+
 // A forced config that does not parse is refused where it is given; one that cannot run a shape at
 // the call, with its name, its fault and the problem.
 TEST(Errors, ForcedConfigs) {
-  for (const char* text :
-       {"forward", "forward=", "forward=no_such_kernel", "sideways=cpu_forward_row",
-        "forward=cpu_forward_row:speed=9", "forward=cpu_forward_row:parts=x",
-        "forward=cpu_forward_row:parts=1,parts=2", "forward=cpu_backward_row",
-        "backward_fused=cpu_backward_sums_first"}) {
-    EXPECT_THROW(ScopedForcedConfig{text}, std::invalid_argument) << text;
+  struct BadText {
+    const char* text;
+    std::vector<std::string> message;  // each a part of it
+  };
+  for (const auto& [text, message] : std::vector<BadText>{
+           {"forward", {"expected op=config", "'forward'"}},
+           {"forward=", {"'' is no variant of forward", "cpu_forward_row, cpu_forward_split"}},
+           {"forward=no_such_kernel", {"'no_such_kernel' is no variant of forward"}},
+           {"sideways=cpu_forward_row", {"unknown op 'sideways'", "backward_two_kernel"}},
+           {"forward=cpu_forward_row:9", {"expected field=value after cpu_forward_row", "'9'"}},
+           {"forward=cpu_forward_row:speed=9", {"no field 'speed'", "rows_per_block, vec_bytes"}},
+           {"forward=cpu_forward_row:parts=x", {"parts must be an integer", "'x'"}},
+           {"forward=cpu_forward_row:parts=1,parts=2", {"field 'parts' is given twice"}},
+           {"forward=cpu_forward_row;forward=cpu_forward_split", {"'forward' is named twice"}},
+           {"forward=cpu_backward_row",
+            {"'cpu_backward_row' is no variant of forward", "cpu_forward_row"}},
+           {"backward_fused=cpu_backward_sums_first",
+            {"'cpu_backward_sums_first' is no variant of backward_fused", "cpu_backward_row"}}}) {
+    SCOPED_TRACE(text);
+    try {
+      const ScopedForcedConfig forced(text);
+      ADD_FAILURE() << "accepted";
+    } catch (const std::invalid_argument& error) {
+      EXPECT_THAT(error.what(), HasSubstr(c10::str("forced config '", text, "': ")));
+      for (const std::string& part : message) EXPECT_THAT(error.what(), HasSubstr(part));
+    }
   }
   const at::Tensor x = at::randn({4, 6});
   const ScopedForcedConfig forced(

@@ -105,16 +105,29 @@ TEST(Layouts, RowStridedTensorsAreReadInPlace) {
   EXPECT_LT(bytes_of_forward(at::randn({8, 64, 6144}).narrow(2, 2048, 2048)), kTensor * 3 / 2);
   EXPECT_GT(bytes_of_forward(at::randn({2048, 512}).t()), kTensor * 3 / 2);
 
+  // Backward: of the input as of the gradient, each beside a contiguous other.
   const Call call = make_call({512, 2048});
-  const auto [y, mean, rstd] = run_forward(call);
-  const auto bytes_of_backward = [&, &m = mean, &r = rstd](const at::Tensor& grad) {
+  const at::Tensor dense = at::randn({512, 2048});
+  const at::Tensor statistic = at::ones({512});
+  const auto bytes_of_backward = [&](const at::Tensor& grad, const at::Tensor& input) {
     const AllocationCount count;
-    call_backward("layer_norm_backward", grad, call.input, {2048}, m, r, call.weight, call.bias);
+    call_backward("layer_norm_backward", grad, input, {2048}, statistic, statistic, call.weight,
+                  call.bias);
     return count.bytes();
   };
-  EXPECT_LT(bytes_of_backward(at::randn({512, 2100}).narrow(1, 1, 2048)), kTensor * 3 / 2);
-  EXPECT_LT(bytes_of_backward(at::ones({1, 1}).expand({512, 2048}).contiguous()), kTensor * 3 / 2);
-  EXPECT_LT(bytes_of_backward(at::randn({1, 2048}).expand({512, 2048})), kTensor * 3 / 2);
+  for (const at::Tensor& in_place : std::vector{at::randn({512, 2100}).narrow(1, 1, 2048),
+                                                at::randn({1, 2048}).expand({512, 2048}),
+                                                at::randn({1024, 2048}).slice(0, 0, 1024, 2)}) {
+    ASSERT_FALSE(in_place.is_contiguous());
+    EXPECT_LT(bytes_of_backward(in_place, call.input), kTensor * 3 / 2) << in_place.strides();
+    EXPECT_LT(bytes_of_backward(dense, in_place), kTensor * 3 / 2) << in_place.strides();
+    EXPECT_LT(bytes_of_backward(in_place, in_place), kTensor * 3 / 2) << in_place.strides();
+  }
+  for (const at::Tensor& copied :
+       std::vector{at::randn({2048, 512}).t(), at::ones({1, 1}).expand({512, 2048})}) {
+    EXPECT_GT(bytes_of_backward(copied, call.input), kTensor * 3 / 2) << copied.strides();
+    EXPECT_GT(bytes_of_backward(dense, copied), kTensor * 3 / 2) << copied.strides();
+  }
 }
 
 }  // namespace

@@ -63,6 +63,14 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, eps=1e-5):
     return y if bias is None else y + bias
 
 
+def same_bits(a, b):
+    """Equal in dtype, shape and every byte: torch.equal takes -0 for 0, and NaN for no NaN."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    a, b = (t.detach().contiguous().flatten().view(torch.uint8) for t in (a, b))
+    return torch.equal(a, b)
+
+
 def assert_close(actual, expected, name="result", factor=1.0):
     assert actual.shape == expected.shape, f"{name}: {actual.shape} is not {expected.shape}"
     if actual.numel() == 0:

@@ -6,7 +6,7 @@ import threading
 import pytest
 import torch
 import torch.nn.functional as F
-from reference import inputs, ops
+from reference import inputs, ops, same_bits
 from torch.autograd import gradcheck, gradgradcheck
 
 BACKWARDS = [
@@ -60,6 +60,21 @@ def test_gradients_only_where_required(needs):
     for mine, leaf, need in zip(ours, leaves, needs):
         assert (mine is not None) == need
         assert not need or torch.allclose(mine, leaf.grad, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e10, -1.0, float("inf"), float("nan")])
+def test_gradients_follow_any_eps(eps):
+    """rstd is 0 where eps is infinite and NaN without a real root: so are dX and dW; dB is not."""
+    x, weight, bias, dy, normalized = inputs((4, 16))
+    leaves = differentiable(x, weight, bias)
+    grads, expected = (
+        torch.autograd.grad(op(leaves[0], normalized, *leaves[1:], eps), leaves, dy)
+        for op in (ops.layer_norm, F.layer_norm)
+    )
+    for grad, want in zip(grads, expected):
+        assert torch.allclose(grad, want, rtol=1e-4, atol=1e-4, equal_nan=True)
+    assert torch.count_nonzero(grads[0]) == 0 or eps != float("inf")
+    assert grads[0].isnan().all() == (not eps >= 0)
 
 
 @pytest.mark.parametrize("has_weight, has_bias", PRESENCE)
@@ -238,13 +253,13 @@ def test_nothing_is_recorded_where_nothing_should_be(mode):
     for t in (y, mean, rstd, alone, *grads):
         assert not t.requires_grad and t.grad_fn is None
         assert t.is_inference() == (mode is torch.inference_mode)
-    assert torch.equal(alone, recorded)
+    assert same_bits(alone, recorded)
 
 
 def test_inference_tensors_are_accepted_outside_inference_mode():
     with torch.inference_mode():
         x = torch.randn(3, 5)
-    assert torch.equal(ops.layer_norm(x, [5]), ops.layer_norm(x.clone(), [5]))
+    assert same_bits(ops.layer_norm(x, [5]), ops.layer_norm(x.clone(), [5]))
 
 
 def test_grad_fn_has_a_name():
