@@ -1,20 +1,23 @@
-#include "bench/tune/cpu_workbench.h"
+#include "bench/tune/cpu_platform.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <new>
-#include <stdexcept>
 #include <thread>
 
 #include "bench/machine.h"
-#include "bench/tune/inputs.h"
-#include "kernels/launch.h"
-#include "tests/reference/judge.h"
+#include "bench/tune/allowed.h"
+#include "tests/reference/rows.h"
 
 namespace hipnorm::tune {
 namespace {
+
+constexpr unsigned char kFill = 0xff;
+constexpr std::uint64_t kNowhere = std::numeric_limits<std::uint64_t>::max();
 
 // OMP_NUM_THREADS, as torch reads it; else one for each processor.
 int thread_count() {
@@ -24,164 +27,87 @@ int thread_count() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-void parallel_for(std::int64_t tasks, void (*task)(void* data, std::int64_t i), void* data) {
+void run_parallel(std::int64_t tasks, void (*task)(void* data, std::int64_t i), void* data) {
   const int threads = thread_count();
 #pragma omp parallel for num_threads(threads) schedule(static)
   for (std::int64_t i = 0; i < tasks; ++i) task(data, i);
 }
 
-// Bytes between guards, 64-byte aligned. 0xff everywhere is NaN in every format.
-class Guarded {
+class CpuPlatform final : public Platform {
  public:
-  static constexpr std::size_t kGuard = 4096;
-  explicit Guarded(std::size_t bytes) : bytes_(bytes) {
-    const std::size_t size = (bytes + 2 * kGuard + 63) / 64 * 64;
-    block_ = static_cast<unsigned char*>(std::aligned_alloc(64, size));
-    if (block_ == nullptr) throw std::bad_alloc();
-    std::memset(block_, kFill, size);
+  char* allocate(std::size_t bytes) override {
+    void* memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (memory == nullptr) throw std::bad_alloc();
+    return static_cast<char*>(memory);
   }
-  ~Guarded() { std::free(block_); }
-  Guarded(const Guarded&) = delete;
-  Guarded& operator=(const Guarded&) = delete;
+  void release(char* memory) override { std::free(memory); }
+  void fill(char* to, std::size_t bytes) override { std::memset(to, kFill, bytes); }
+  void copy(char* to, const char* from, std::size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+  void upload(char* to, const char* host, std::size_t bytes) override { copy(to, host, bytes); }
+  void wait() override {}
 
-  unsigned char* data() { return block_ + kGuard; }
-  std::size_t bytes() const { return bytes_; }
-  void fill() { std::memset(data(), kFill, bytes_); }
-  bool intact() const {
-    const auto untouched = [](unsigned char byte) { return byte == kFill; };
-    return std::all_of(block_, block_ + kGuard, untouched) &&
-           std::all_of(block_ + kGuard + bytes_, block_ + 2 * kGuard + bytes_, untouched);
+  Faults differing(const char* a, const char* b, std::size_t bytes) override {
+    return count(static_cast<std::int64_t>(bytes), [=](std::int64_t first, std::int64_t end) {
+      Faults faults;
+      for (std::int64_t i = first; i < end; ++i) {
+        if (a[i] == (b == nullptr ? static_cast<char>(kFill) : b[i])) continue;
+        if (faults.count++ == 0) faults.first = static_cast<std::uint64_t>(i);
+      }
+      return faults;
+    });
   }
+
+  Faults judge(const Judged& o) override {
+    return count(o.count, [&](std::int64_t first, std::int64_t end) {
+      std::array<float, kPiece> got, low, high;
+      const std::int64_t n = end - first;
+      reference::load_row(o.dtype, o.got, first, n, got.data());
+      reference::load_row(o.dtype, o.low, first, n, low.data());
+      reference::load_row(o.dtype, o.high, first, n, high.data());
+      Faults faults;
+      for (std::int64_t k = 0; k < n; ++k) {
+        const auto at = static_cast<std::size_t>(k);
+        const float found = misfit(got[at], low[at], high[at], o.must_be_nan);
+        faults.worst = std::max<double>(faults.worst, found);
+        if (found <= 1) continue;
+        if (faults.count++ == 0) faults.first = static_cast<std::uint64_t>(first + k);
+      }
+      return faults;
+    });
+  }
+
+  double time(const std::function<void()>& call) override {
+    // Hundreds of MB on a server: not for whoever takes no times.
+    if (flush_.empty()) flush_.resize(static_cast<std::size_t>(4 * bench::last_level_cache()));
+    flush();
+    const auto begin = std::chrono::steady_clock::now();
+    call();
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    return seconds.count();
+  }
+
+  ParallelFor parallel_for() const override { return run_parallel; }
+  int threads() const override { return threads_; }
 
  private:
-  static constexpr unsigned char kFill = 0xff;
-  std::size_t bytes_;
-  unsigned char* block_ = nullptr;
-};
+  static constexpr std::int64_t kPiece = 4096;
 
-struct Output {
-  const char* name;
-  Guarded memory;
-  std::vector<unsigned char> first = {};  // what the first of two runs wrote
-  void* pointer() { return memory.bytes() == 0 ? nullptr : memory.data(); }
-};
-
-class CpuWorkbench final : public Workbench {
- public:
-  CpuWorkbench(const Machine& machine, const TableKey& cell)
-      : device_(*machine.device),
-        threads_(thread_count()),
-        inputs_(cell, threads_),
-        outputs_{Output{"y", sized(forward(), tensor())},
-                 Output{"mean", sized(forward(), statistic())},
-                 Output{"rstd", sized(forward(), statistic())},
-                 Output{"dX", sized(problem().grads.dx, tensor())},
-                 Output{"dW", sized(problem().grads.dweight, parameter())},
-                 Output{"dB", sized(problem().grads.dbias, parameter())}},
-        flush_(static_cast<std::size_t>(4 * bench::last_level_cache())) {}
-
-  Finding check(const Config& config) override {
-    for (Output& output : outputs_) output.memory.fill();
-    run(config);
-    for (Output& output : outputs_) {
-      output.first.assign(output.memory.data(), output.memory.data() + output.memory.bytes());
-      output.memory.fill();
+  // The sum of what `of_piece` finds in pieces of kPiece.
+  template <typename F>
+  Faults count(std::int64_t all, F of_piece) const {
+    std::uint64_t found = 0, first = kNowhere;
+    double worst = 0;
+#pragma omp parallel for num_threads(threads_) schedule(static) reduction(+ : found) \
+    reduction(min : first) reduction(max : worst)
+    for (std::int64_t at = 0; at < all; at += kPiece) {
+      const Faults faults = of_piece(at, std::min(all, at + kPiece));
+      found += faults.count;
+      if (faults.count > 0) first = std::min(first, faults.first);
+      worst = std::max(worst, faults.worst);
     }
-    run(config);
-    for (Output& output : outputs_) {
-      if (!output.memory.intact())
-        return {.reason = std::string("wrote outside of ") + output.name};
-      if (!std::equal(output.first.begin(), output.first.end(), output.memory.data())) {
-        return {.reason = std::string(output.name) + " differs between two runs"};
-      }
-    }
-    return judge();
-  }
-
-  std::vector<std::vector<double>> time(std::span<const Config> configs, int rounds) override {
-    std::vector<std::vector<double>> samples(configs.size());
-    inputs_.swap_ordinary_rows();
-    for (int round = 0; round < rounds; ++round) {
-      for (std::size_t i = 0; i < configs.size(); ++i) {
-        const std::size_t at = (static_cast<std::size_t>(round) + i) % configs.size();
-        flush();
-        const auto begin = std::chrono::steady_clock::now();
-        run(configs[at]);
-        const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-        samples[at].push_back(seconds.count());
-      }
-    }
-    inputs_.swap_ordinary_rows();
-    return samples;
-  }
-
- private:
-  const Problem& problem() const { return inputs_.problem; }
-  bool forward() const { return !problem().is_backward(); }
-  std::int64_t tensor() const { return problem().tensor_bytes(); }
-  std::int64_t statistic() const { return problem().rows * size_of(accumulate_type(problem().x)); }
-  std::int64_t parameter() const { return problem().cols * size_of(problem().weight); }
-  static Guarded sized(bool wanted, std::int64_t bytes) {
-    return Guarded(wanted ? static_cast<std::size_t>(bytes) : 0);
-  }
-
-  void run(const Config& config) {
-    const Plan sizes = plan(config, problem(), device_);
-    if (workspace_.size() < static_cast<std::size_t>(sizes.workspace_bytes) + 64) {
-      workspace_.resize(static_cast<std::size_t>(sizes.workspace_bytes) + 64);
-    }
-    const auto address = reinterpret_cast<std::uintptr_t>(workspace_.data());
-    void* workspace = workspace_.data() + (64 - address % 64) % 64;
-    const Launch launch{.problem = problem(),
-                        .device = device_,
-                        .config = config,
-                        .plan = sizes,
-                        .parallel_for = parallel_for};
-    const void* weight = problem().has_weight ? inputs_.weight.data() : nullptr;
-    const void* bias = problem().has_bias ? inputs_.bias.data() : nullptr;
-    const Error error = forward() ? launch_forward({.x = inputs_.x.data(),
-                                                    .x_stride = problem().cols,
-                                                    .weight = weight,
-                                                    .bias = bias,
-                                                    .eps = inputs_.eps,
-                                                    .y = outputs_[0].pointer(),
-                                                    .mean = outputs_[1].pointer(),
-                                                    .rstd = outputs_[2].pointer(),
-                                                    .workspace = workspace},
-                                                   launch)
-                                  : launch_backward({.dy = inputs_.dy.data(),
-                                                     .dy_stride = problem().cols,
-                                                     .x = inputs_.x.data(),
-                                                     .x_stride = problem().cols,
-                                                     .mean = inputs_.mean.data(),
-                                                     .rstd = inputs_.rstd.data(),
-                                                     .weight = weight,
-                                                     .dx = outputs_[3].pointer(),
-                                                     .dweight = outputs_[4].pointer(),
-                                                     .dbias = outputs_[5].pointer(),
-                                                     .workspace = workspace},
-                                                    launch);
-    if (error) throw std::runtime_error(*error);
-  }
-
-  Finding judge() {
-    const DType accumulate = accumulate_type(problem().x);
-    if (forward()) {
-      const auto verdict =
-          reference::judge_forward(inputs_.forward(),
-                                   {{problem().x, outputs_[0].pointer(), problem().cols},
-                                    {accumulate, outputs_[1].pointer()},
-                                    {accumulate, outputs_[2].pointer()}},
-                                   threads_);
-      return {verdict.ok(), verdict.worst(), verdict.ok() ? "" : verdict.describe()};
-    }
-    const auto verdict =
-        reference::judge_backward(inputs_.backward(),
-                                  {{problem().x, outputs_[3].pointer(), problem().cols},
-                                   {problem().weight, outputs_[4].pointer()},
-                                   {problem().weight, outputs_[5].pointer()}},
-                                  threads_);
-    return {verdict.ok(), verdict.worst(), verdict.ok() ? "" : verdict.describe()};
+    return {.count = found, .first = first, .worst = worst};
   }
 
   // Writes, then reads a buffer of four times the last-level cache.
@@ -194,11 +120,7 @@ class CpuWorkbench final : public Workbench {
     for (std::int64_t i = 0; i < lines; ++i) static_cast<void>(data[64 * i]);
   }
 
-  const Device& device_;
-  int threads_;
-  Inputs inputs_;
-  Output outputs_[6];
-  std::vector<char> workspace_;
+  int threads_ = thread_count();
   std::vector<char> flush_;
 };
 
@@ -208,8 +130,6 @@ Machine cpu_machine() {
   return {.device = &cpu_device(thread_count()), .name = bench::cpu_model(), .driver = ""};
 }
 
-std::unique_ptr<Workbench> make_cpu_workbench(const Machine& machine, const TableKey& cell) {
-  return std::make_unique<CpuWorkbench>(machine, cell);
-}
+std::unique_ptr<Platform> cpu_platform() { return std::make_unique<CpuPlatform>(); }
 
 }  // namespace hipnorm::tune

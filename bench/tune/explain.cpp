@@ -71,15 +71,17 @@ void explain_one(const TableKey& cell, const Device& device) {
 
 }  // namespace
 
-int explain(const ExplainOptions& options) {
-  const Device* device = nullptr;
+const Device& device_of(const std::string& name) {
+  // Of several with one architecture the first: H200 for sm_90.
   for (const KnownDevice& known : known_devices()) {
-    // Of several with one architecture the first: H200 for sm_90.
-    const bool same = options.device == known.name || options.device == known.device.arch;
-    if (same && device == nullptr) device = &known.device;
+    if (name == known.name || name == known.device.arch) return known.device;
   }
-  if (device == nullptr) device = machine(options.device).device;
-  for (const TableKey& cell : options.cells) explain_one(cell, *device);
+  return *machine(name).device;
+}
+
+int explain(const ExplainOptions& options) {
+  const Device& device = device_of(options.device);
+  for (const TableKey& cell : options.cells) explain_one(cell, device);
   return 0;
 }
 

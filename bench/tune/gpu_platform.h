@@ -1,12 +1,13 @@
-// The workbench on a GPU. No torch: HIP's runtime alone.
+// A GPU, for a workbench.
 #pragma once
 
+#include "bench/tune/platform.h"
 #include "bench/tune/workbench.h"
 
 namespace hipnorm::tune {
 
-// Throws std::invalid_argument or std::runtime_error where there is no such GPU.
+// Makes GPU number `index` the calling thread's.
 Machine gpu_machine(int index);
-std::unique_ptr<Workbench> make_gpu_workbench(const Machine& machine, const TableKey& cell);
+std::unique_ptr<Platform> gpu_platform(const Machine& machine);
 
 }  // namespace hipnorm::tune
