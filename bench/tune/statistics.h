@@ -28,13 +28,15 @@ inline double spread(std::vector<double> values) {
 // What a GPU's event timer resolves: every time read on an H200 is a multiple of 32 ns. A
 // processor's clock is finer, and no call on one is so short that this would matter.
 inline constexpr double kTick = 32e-9;
+// Times that are one tick apart may be equal; two ticks are more than that.
+inline constexpr double kLeastGap = 1.5 * kTick;
 // Of two medians the difference is beyond twice its standard error when it exceeds this many
 // spreads: 2 · √2 / 1.08.
 inline constexpr double kSpreads = 2.6;
 
 // Default and candidate timed side by side, the default twice: the gap between the twins is what
 // this machine cannot tell apart. The twins may agree by chance, most of all where times come in
-// ticks, so the gap is at least one tick, and what the samples' own spread leaves open.
+// ticks, so the gap is never less than kLeastGap and what the samples' own spread leaves open.
 struct Duel {
   double first_default = 0;
   double candidate = 0;
@@ -42,7 +44,8 @@ struct Duel {
   double widest_spread = 0;  // of the three
 
   double gap() const {
-    return std::max({std::abs(first_default - second_default), kTick, kSpreads * widest_spread});
+    return std::max(
+        {std::abs(first_default - second_default), kLeastGap, kSpreads * widest_spread});
   }
   double best_default() const { return std::min(first_default, second_default); }
   double mean_default() const { return (first_default + second_default) / 2; }

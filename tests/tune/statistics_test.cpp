@@ -47,7 +47,7 @@ TEST(Duels, OneTickDecidesNothing) {
   const double time = 150 * kTick;
   for (const int ticks : {-1, 0, 1}) {
     const Duel d = duel(same(time), same(time + ticks * kTick), same(time));
-    EXPECT_EQ(d.gap(), kTick);
+    EXPECT_EQ(d.gap(), kLeastGap);
     EXPECT_FALSE(d.faster() || d.slower()) << ticks;
   }
   EXPECT_TRUE(duel(same(time), same(time - 2 * kTick), same(time)).faster());
