@@ -3,8 +3,10 @@
 if(CMAKE_SCRIPT_MODE_FILE)
   execute_process(COMMAND "${GIT}" rev-parse HEAD WORKING_DIRECTORY "${SOURCES}"
                   OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-  # What is measured are kernels and dispatch; the tables themselves may be in the making.
-  execute_process(COMMAND "${GIT}" status --porcelain -- csrc kernels bench cmake
+  # What is measured are kernels and dispatch, what measures and judges is bench and tests/reference,
+  # and the flags come from cmake; the tables themselves may be in the making.
+  execute_process(COMMAND "${GIT}" status --porcelain -- csrc kernels bench tests/reference
+                          cmake CMakeLists.txt CMakePresets.json
                   WORKING_DIRECTORY "${SOURCES}" OUTPUT_VARIABLE changes ERROR_QUIET)
   set(dirty false)
   if(commit AND changes)

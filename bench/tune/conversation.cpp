@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cmath>
 
 namespace hipnorm::tune {
 
@@ -10,14 +11,33 @@ using nlohmann::json;
 
 namespace {
 
-constexpr double kHelloLimit = 120;
 // Laying out a cell of 10⁹ elements, the truth included, takes minutes on a few cores.
 constexpr double kCellLimit = 900;
 
+// Empty where they are no times.
+std::vector<double> list_of(const json& times, std::size_t i) {
+  if (!times.is_array() || i >= times.size() || !times[i].is_array()) return {};
+  std::vector<double> values;
+  for (const json& value : times[i]) {
+    if (!value.is_number()) return {};
+    values.push_back(value.get<double>());
+    if (!(values.back() > 0) || !std::isfinite(values.back())) return {};
+  }
+  return values;
+}
+
 }  // namespace
 
+std::optional<Duel> duel_of(const json& times, std::size_t first_default, std::size_t candidate,
+                            std::size_t second_default) {
+  const std::vector<double> a = list_of(times, first_default), b = list_of(times, candidate),
+                            c = list_of(times, second_default);
+  if (a.empty() || b.empty() || c.empty()) return std::nullopt;
+  return duel(a, b, c);
+}
+
 json Conversation::hello() {
-  const Reply reply = ask({{"do", "hello"}, {"device", device_}}, kHelloLimit);
+  const Reply reply = ask({{"do", "hello"}, {"device", device_}}, hello_limit_);
   if (reply.end != End::answered) {
     throw std::runtime_error(fmt::format("the worker does not answer hello: {}: {}",
                                          to_string(reply.end), reply.reason));

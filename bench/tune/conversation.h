@@ -3,10 +3,12 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "bench/tune/statistics.h"
 #include "bench/tune/supervisor.h"
 
 namespace hipnorm::tune {
@@ -16,11 +18,18 @@ struct Stopped : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Three of the lists of times in a worker's answer; nothing where a time is not a positive number:
+// a worker that lies.
+std::optional<Duel> duel_of(const nlohmann::json& times, std::size_t first_default,
+                            std::size_t candidate, std::size_t second_default);
+
 // Every call throws Stopped when the program was interrupted.
 class Conversation {
  public:
-  Conversation(const std::vector<std::string>& worker, std::string device, int most)
-      : worker_(worker), device_(std::move(device)), most_(most) {}
+  // `hello_limit`: seconds that a new process may take until it greets.
+  Conversation(const std::vector<std::string>& worker, std::string device, int most,
+               double hello_limit)
+      : worker_(worker), device_(std::move(device)), most_(most), hello_limit_(hello_limit) {}
 
   // The worker's description of its device and build. Throws std::runtime_error where none comes,
   // std::invalid_argument with the worker's reason where the device cannot be used.
@@ -46,6 +55,7 @@ class Conversation {
   Supervisor worker_;
   std::string device_;
   int most_;
+  double hello_limit_;
   std::string cell_;
   bool laid_out_ = false;
 };

@@ -29,7 +29,7 @@ std::string refusal(std::size_t variant, const Problem& problem, const Device& d
   for (const ConfigField& field : kConfigFields) {
     config.*field.value = (variants()[variant].*field.limits).low;
   }
-  return validate(config, problem, device).value_or("slower than its other configs");
+  return validate(config, problem, device).value_or("could run, but is not worth a try here");
 }
 
 void explain_one(const TableKey& cell, const Device& device) {
@@ -51,7 +51,7 @@ void explain_one(const TableKey& cell, const Device& device) {
   fmt::print("\n");
   std::size_t shown = 0;
   for (const Config& config : ranked) {
-    if (config == selection.config) continue;
+    if (config == selection.config || on_request_only(config.variant)) continue;
     if (shown++ == kRunnersUp) break;
     fmt::print("  runner-up  {}  {}\n", cost_of(config, problem, device), to_string(config));
   }
@@ -64,22 +64,27 @@ void explain_one(const TableKey& cell, const Device& device) {
     if (mine == ranked.end()) {
       fmt::print("  refused    {}: {}\n", variant.name, refusal(v, problem, device));
     } else if (static_cast<Variant>(v) != selection.config.variant) {
-      fmt::print("  slower     {}  {}\n", cost_of(*mine, problem, device), to_string(*mine));
+      // What runs on request only may well be predicted faster.
+      fmt::print("  {:<10} {}  {}\n",
+                 on_request_only(static_cast<Variant>(v)) ? "on request" : "slower",
+                 cost_of(*mine, problem, device), to_string(*mine));
     }
   }
 }
 
 }  // namespace
 
-int explain(const ExplainOptions& options) {
-  const Device* device = nullptr;
+const Device& device_of(const std::string& name) {
+  // Of several with one architecture the first: H200 for sm_90.
   for (const KnownDevice& known : known_devices()) {
-    // Of several with one architecture the first: H200 for sm_90.
-    const bool same = options.device == known.name || options.device == known.device.arch;
-    if (same && device == nullptr) device = &known.device;
+    if (name == known.name || name == known.device.arch) return known.device;
   }
-  if (device == nullptr) device = machine(options.device).device;
-  for (const TableKey& cell : options.cells) explain_one(cell, *device);
+  return *machine(name).device;
+}
+
+int explain(const ExplainOptions& options) {
+  const Device& device = device_of(options.device);
+  for (const TableKey& cell : options.cells) explain_one(cell, device);
   return 0;
 }
 

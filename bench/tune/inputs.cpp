@@ -70,26 +70,30 @@ Inputs::Inputs(const TableKey& cell, int threads) : problem(problem_of(cell)) {
   const auto set_row = [&](std::int64_t r, auto value) {
     for (std::int64_t c = 0; c < p.cols && r < p.rows; ++c) {
       const std::int64_t i = r * p.cols + c;
-      reference::store(p.x, x.data(), i, value(reference::load(p.x, x.data(), i), c));
+      reference::store(p.x, x.data(), i, value(reference::load(p.x, x.data(), i)));
     }
   };
-  set_row(1, [](double old, std::int64_t) { return old + 1000; });
-  set_row(2, [](double, std::int64_t) { return 3.25; });
+  set_row(1, [](double old) { return old + 1000; });
+  set_row(2, [](double) { return 3.25; });
+  const auto spoil_rows_of = [&](std::vector<char>& tensor) {
+    const auto row_bytes = static_cast<std::ptrdiff_t>(p.cols * size_of(p.x));
+    const std::int64_t first = std::min(kFirstBadRow, p.rows);
+    const std::int64_t end = std::min(kFirstBadRow + kBadRows, p.rows);
+    ordinary_rows.assign(tensor.begin() + first * row_bytes, tensor.begin() + end * row_bytes);
+    const auto set = [&](std::int64_t r, std::int64_t c, double value) {
+      if (r < p.rows) reference::store(p.x, tensor.data(), r * p.cols + c, value);
+    };
+    set(kFirstBadRow, p.cols / 2, std::numeric_limits<double>::quiet_NaN());
+    set(kFirstBadRow + 1, p.cols - 1, std::numeric_limits<double>::infinity());
+  };
   if (p.has_weight) weight = random_numbers(p.weight, p.cols, 0, 1, 2, threads);
   if (p.has_bias) bias = random_numbers(p.weight, p.cols, 0, 1, 3, threads);
   if (!p.is_backward()) {
-    const auto row_bytes = static_cast<std::ptrdiff_t>(p.cols * size_of(p.x));
-    const auto kept = x.begin() + std::min<std::int64_t>(3, p.rows) * row_bytes;
-    ordinary_rows.assign(kept, x.begin() + std::min<std::int64_t>(5, p.rows) * row_bytes);
-    set_row(3, [&](double old, std::int64_t c) {
-      return c == p.cols / 2 ? std::numeric_limits<double>::quiet_NaN() : old;
-    });
-    set_row(4, [&](double old, std::int64_t c) {
-      return c == p.cols - 1 ? std::numeric_limits<double>::infinity() : old;
-    });
+    spoil_rows_of(x);
     return;
   }
   dy = random_numbers(p.x, elements, 0, 1, 4, threads);
+  if (p.cols >= kLeastColsOfBadGradients) spoil_rows_of(dy);
   const DType accumulate = accumulate_type(p.x);
   mean.resize(static_cast<std::size_t>(p.rows * size_of(accumulate)));
   rstd.resize(mean.size());
@@ -102,11 +106,6 @@ Inputs::Inputs(const TableKey& cell, int threads) : problem(problem_of(cell)) {
       reference::store(accumulate, rstd.data(), r, s.rstd);
     }
   });
-}
-
-void Inputs::swap_ordinary_rows() {
-  const auto at = std::min<std::int64_t>(3, problem.rows) * problem.cols * size_of(problem.x);
-  std::swap_ranges(ordinary_rows.begin(), ordinary_rows.end(), x.begin() + at);
 }
 
 reference::ForwardInputs Inputs::forward() const {

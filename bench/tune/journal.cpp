@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -66,7 +67,8 @@ SessionInfo SessionInfo::from_json(const json& line) {
 
 Journal Journal::read(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  if (!in) fail(path, "cannot be read");
+  if (in && std::filesystem::is_directory(path)) errno = EISDIR, in.close();
+  if (!in.is_open()) fail(path, "cannot be read");
   const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
   Journal journal;
   int number = 0;

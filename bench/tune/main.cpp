@@ -7,6 +7,7 @@
 #include <exception>
 #include <filesystem>
 #include <stdexcept>
+#include <utility>
 
 #include "bench/tune/cell.h"
 #include "bench/tune/commands.h"
@@ -95,6 +96,10 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   sweep_command.add_option("--first", sweeping.first,
                            "A config to try before all others; may be given many times");
+  for (const auto& [name, limit] : {std::pair{"--hello-limit", &sweeping.hello_limit},
+                                    std::pair{"--least-limit", &sweeping.least_limit}}) {
+    sweep_command.add_option(name, *limit, "Seconds, for tests")->group("");
+  }
 
   PromoteOptions promoting;
   CLI::App& promote_command =
@@ -114,11 +119,22 @@ int run(int argc, char** argv) {
   verify_command.add_option("--table", verifying.table, "A file; default: the tables in use");
   verify_command.add_option("--budget", verifying.budget, "Seconds; 0: all rows")
       ->check(CLI::NonNegativeNumber);
+  verify_command.add_flag("--accuracy-only", verifying.accuracy_only,
+                          "Run every row and judge its results; take no times");
 
   std::string status_table;
   CLI::App& status_command =
       *app.add_subcommand("status", "List the tables, and rows older than their kernels");
   status_command.add_option("--table", status_table, "A file; default: the tables in use");
+
+  RegretOptions regretting;
+  CLI::App& regret_command = *app.add_subcommand(
+      "regret", "How far this build's default is from the best that a sweep found");
+  regret_command.add_option("journal", regretting.journal, "A journal; its last session counts")
+      ->required();
+  regret_command.add_option(
+      "--device", regretting.device,
+      "As for explain; default: the one that was measured, by its data sheet");
 
   ExplainOptions explaining;
   CellArguments explain_cells;
@@ -157,6 +173,7 @@ int run(int argc, char** argv) {
       return verify(verifying);
     }
     if (status_command.parsed()) return status(status_table);
+    if (regret_command.parsed()) return regret(regretting);
     explaining.cells = explain_cells.cells();
     return explain(explaining);
   } catch (const std::invalid_argument& error) {

@@ -109,6 +109,19 @@ int promote(const PromoteOptions& options) {
         "sweep again, or --allow-dirty for a table of your own",
         session.id, session.commit));
   }
+  if (session.commit.empty() && !options.allow_dirty) {
+    throw std::invalid_argument(fmt::format(
+        "session {} was measured by a program that was built outside of git, from sources that "
+        "nobody can name; build from a checkout, sweep again, or --allow-dirty for a table of your "
+        "own",
+        session.id));
+  }
+  if (session.build != build_hash() || session.method != kMethod) {
+    throw std::invalid_argument(fmt::format(
+        "session {} measured another build's kernels, or by another method (its {}, this program's "
+        "{}); promote with the program that swept",
+        session.id, session.method, kMethod));
+  }
   const std::string output = !options.output.empty()
                                  ? options.output
                                  : fmt::format("{}/configs/{}.csv", source_root(), session.arch);
@@ -158,12 +171,6 @@ int promote(const PromoteOptions& options) {
     row.default_us = line.at("default_us");
     row.compute_units = session.compute_units;
     row.sources = sources_hash(info(row.config.variant));
-    if (session.build != build_hash()) {
-      throw std::invalid_argument(
-          fmt::format("session {} measured another build's kernels than this program's; promote "
-                      "with the program that swept",
-                      session.id));
-    }
     rows[row.key] = row;
   }
 

@@ -8,6 +8,7 @@
 namespace hipnorm::tune {
 namespace {
 
+// Far beyond what the model errs (select.cpp counts 1.4 as twice that).
 constexpr double kPredictedTooSlow = 3;
 
 // Block sizes: multiples of the wave that leave a GPU's registers evenly shared, and the powers of
@@ -54,18 +55,19 @@ struct Predicted {
 }  // namespace
 
 std::vector<Config> search_space(const Problem& problem, const Device& device, std::size_t most) {
-  std::vector<Config> leading = candidates(problem, device);
+  const std::vector<Config> known = candidates(problem, device);
   std::vector<Predicted> all;
-  const auto known = [&](const Config& config) {
-    return std::find(leading.begin(), leading.end(), config) != leading.end();
+  const auto add = [&](const Config& config) {
+    all.push_back({predict(config, problem, device).seconds, config});
   };
+  for (const Config& config : known) add(config);
   for (std::size_t v = 0; v < variants().size(); ++v) {
     const VariantInfo& variant = variants()[v];
     if (variant.kind != device.kind || !serves(variant, problem.op)) continue;
     std::vector<Config> configs = {{.variant = static_cast<Variant>(v)}};
     for (const ConfigField& field : kConfigFields) {
       std::vector<int> seen;
-      for (const Config& config : leading) {
+      for (const Config& config : known) {
         if (config.variant == static_cast<Variant>(v)) seen.push_back(config.*field.value);
       }
       std::sort(seen.begin(), seen.end());
@@ -80,19 +82,21 @@ std::vector<Config> search_space(const Problem& problem, const Device& device, s
       configs = std::move(longer);
     }
     for (const Config& config : configs) {
-      if (known(config) || validate(config, problem, device)) continue;
-      all.push_back({predict(config, problem, device).seconds, config});
+      if (std::find(known.begin(), known.end(), config) != known.end()) continue;
+      if (!validate(config, problem, device)) add(config);
     }
   }
+  // Stable: of equals those that dispatch knows come first, in its order.
   std::stable_sort(all.begin(), all.end(),
                    [](const Predicted& a, const Predicted& b) { return a.seconds < b.seconds; });
-  const double best = leading.empty() ? 0 : predict(leading.front(), problem, device).seconds;
+  const Config chosen = default_config(problem, device);
+  const double longest = kPredictedTooSlow * predict(chosen, problem, device).seconds;
+  std::vector<Config> list = {chosen};
   for (const Predicted& p : all) {
-    if (best > 0 && p.seconds > kPredictedTooSlow * best) break;
-    leading.push_back(p.config);
+    if (list.size() >= most || p.seconds > longest) break;
+    if (p.config != chosen) list.push_back(p.config);
   }
-  if (leading.size() > most) leading.resize(most);
-  return leading;
+  return list;
 }
 
 }  // namespace hipnorm::tune

@@ -9,10 +9,10 @@
 
 namespace hipnorm::tune {
 
-// Every variant that serves the problem × the values of its parameters, valid ones only, the one
-// with the lowest predicted time first, so that a short budget tries the most promising: what
-// dispatch itself would choose from leads the list. At most `most`; those predicted to take more
-// than three times the best are left out.
+// The default, then every other config in the order of its predicted time, so that a short budget
+// tries the most promising: all variants that serve the problem × the values of their parameters,
+// valid ones only. At most `most`, the default counted; those predicted to take more than three
+// times as long as the default are left out.
 std::vector<Config> search_space(const Problem& problem, const Device& device, std::size_t most);
 
 }  // namespace hipnorm::tune

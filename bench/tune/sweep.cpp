@@ -30,9 +30,9 @@ using nlohmann::json;
 // short budget cuts the later two, down to as many as the first.
 constexpr int kTryRounds = 5, kRaceRounds = 15, kFinalRounds = 41;
 constexpr std::size_t kRacers = 8, kFinalists = 3;
-// A config may take 20 s, or 50 times what the default took: one that has not answered by then
-// hangs.
-constexpr double kLeastLimit = 20, kLimitFactor = 50;
+// A config may take SweepOptions::least_limit, or 50 times what the default took: one that has not
+// answered by then hangs.
+constexpr double kLimitFactor = 50;
 constexpr int kDefaultTries = 3;
 // Of a cell's share of the budget, what the first stage may use.
 constexpr double kTryShare = 0.75;
@@ -47,7 +47,8 @@ struct Standing {
 class Sweep {
  public:
   explicit Sweep(const SweepOptions& options)
-      : options_(options), worker_(options.worker, options.device, options.most) {}
+      : options_(options),
+        worker_(options.worker, options.device, options.most, options.hello_limit) {}
 
   int run() {
     open_session();
@@ -76,7 +77,7 @@ class Sweep {
       }
     }
     worker_.stop();
-    print_summary(options_.cells, done_, failures_);
+    print_summary(options_.cells, done_, failures());
     return exit_code;
   }
 
@@ -125,9 +126,9 @@ class Sweep {
       return;
     }
     const std::string chosen = laid_out.at("default");
-    limit_ = kLeastLimit + 100;  // until the default's own time is known
+    limit_ = options_.least_limit + 100;  // until the default's own time is known
     const double default_try = try_default(cell, chosen);
-    limit_ = std::max(kLeastLimit, kLimitFactor * default_try);
+    limit_ = std::max(options_.least_limit, kLimitFactor * default_try);
     call_seconds_ = default_try / (3 * kTryRounds);  // its check counted in: on the safe side
 
     std::vector<std::string> configs = options_.first;
@@ -234,26 +235,6 @@ class Sweep {
             {"gap_us", duel->gap() * 1e6}};
   }
 
-  // Medians of three lists; nothing where a time is not a positive number: a worker that lies.
-  static std::optional<Duel> duel_of(const json& times, std::size_t a, std::size_t candidate,
-                                     std::size_t b) {
-    const auto one = [&](std::size_t i) -> double {
-      if (!times.is_array() || i >= times.size() || !times[i].is_array() || times[i].empty()) {
-        return 0;
-      }
-      std::vector<double> values;
-      for (const json& value : times[i]) {
-        if (!value.is_number()) return 0;
-        values.push_back(value.get<double>());
-        if (!(values.back() > 0) || !std::isfinite(values.back())) return 0;
-      }
-      return median(values);
-    };
-    const Duel duel{one(a), one(candidate), one(b)};
-    if (duel.first_default <= 0 || duel.candidate <= 0 || duel.second_default <= 0) return {};
-    return duel;
-  }
-
   // All standings against the default in turns; those whose race fails are dropped. Returns the
   // duels, in the order of the standings that remain.
   std::vector<Duel> race(const std::string& cell, const std::string& chosen,
@@ -344,9 +325,21 @@ class Sweep {
     line["cell"] = cell;
     line["config"] = config;
     journal_->write(line);
-    const std::string outcome = line.at("outcome");
-    if (outcome != "ok") ++failures_[outcome];
     tried_[cell][config] = std::move(line);
+  }
+
+  // How often each outcome but "ok" is in the journal for the cells asked for, from before, too.
+  std::map<std::string, int> failures() const {
+    std::map<std::string, int> counts;
+    for (const TableKey& key : options_.cells) {
+      const auto cell = tried_.find(to_string(key));
+      if (cell == tried_.end()) continue;
+      for (const auto& [config, line] : cell->second) {
+        const std::string outcome = line.at("outcome");
+        if (outcome != "ok") ++counts[outcome];
+      }
+    }
+    return counts;
   }
 
   const SweepOptions& options_;
@@ -356,10 +349,9 @@ class Sweep {
   std::optional<JournalWriter> journal_;
   std::map<std::string, std::map<std::string, json>> tried_;
   std::map<std::string, json> done_;
-  std::map<std::string, int> failures_;
-  double share_ = 0;            // seconds that the cell may use; 0: any
-  double limit_ = kLeastLimit;  // seconds for one config
-  double call_seconds_ = 0;     // of the default
+  double share_ = 0;         // seconds that the cell may use; 0: any
+  double limit_ = 0;         // seconds for one config
+  double call_seconds_ = 0;  // of the default
 };
 
 }  // namespace

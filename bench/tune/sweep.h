@@ -16,7 +16,9 @@ struct SweepOptions {
   bool resume = false;
   int most = 200;                   // configs a cell
   std::vector<std::string> first;   // configs tried before all others, where they are valid
-  std::vector<std::string> worker;  // the worker's command; empty: this program
+  std::vector<std::string> worker;  // the worker's command
+  // Seconds: a worker may take until it greets; a config, at least, until it counts as hanging.
+  double hello_limit = 120, least_limit = 20;
 };
 
 // Exit code: 0 done (or the budget is used up), 1 the default itself fails or the machine cannot be

@@ -9,7 +9,7 @@
 
 #include "bench/tune/cell.h"
 #include "bench/tune/commands.h"
-#include "bench/tune/statistics.h"
+#include "bench/tune/conversation.h"
 #include "bench/tune/supervisor.h"
 
 namespace hipnorm::tune {
@@ -65,20 +65,26 @@ int verify(const VerifyOptions& options) {
       try {
         if (!worker.running()) ask(worker, {{"do", "hello"}, {"device", options.device}});
         ask(worker, {{"do", "cell"}, {"cell", to_string(row.key)}, {"most", 1}});
-        const json answer =
-            ask(worker, {{"do", "try"}, {"config", to_string(row.config)}, {"rounds", kRounds}});
+        const json answer = ask(worker, {{"do", "try"},
+                                         {"config", to_string(row.config)},
+                                         {"rounds", options.accuracy_only ? 0 : kRounds}});
         if (answer.at("outcome") != "ok") {
           ++bad;
+          worker.stop();  // who knows what it wrote where
           fmt::print("{}: {}: {}\n", answer.at("outcome").get<std::string>(), name,
                      answer.value("reason", ""));
           continue;
         }
-        const auto& times = answer.at("times");
-        const Duel duel{median(times[0]), median(times[1]), median(times[2])};
-        bad += duel.slower();
-        fmt::print("{}: {}: {:.1f} us, default {:.1f} and {:.1f} us\n",
-                   duel.slower() ? "slower" : "good", name, duel.candidate * 1e6,
-                   duel.first_default * 1e6, duel.second_default * 1e6);
+        if (options.accuracy_only) {
+          fmt::print("right: {}\n", name);
+          continue;
+        }
+        const auto duel = duel_of(answer.at("times"), 0, 1, 2);
+        if (!duel) throw std::runtime_error("times that are none");
+        bad += duel->slower();
+        fmt::print("{}: {}: {:.1f} us, default {:.1f} and {:.1f} us, gap {:.2f} us\n",
+                   duel->slower() ? "slower" : "good", name, duel->candidate * 1e6,
+                   duel->first_default * 1e6, duel->second_default * 1e6, duel->gap() * 1e6);
       } catch (const std::exception& error) {
         ++bad;
         worker.stop();

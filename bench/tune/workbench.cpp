@@ -4,10 +4,11 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "bench/tune/cpu_workbench.h"
+#include "bench/tune/cell_workbench.h"
+#include "bench/tune/cpu_platform.h"
 #include "csrc/dispatch/text.h"
 #if defined(HIPNORM_TUNE_GPU)
-#include "bench/tune/gpu_workbench.h"
+#include "bench/tune/gpu_platform.h"
 #endif
 
 namespace hipnorm::tune {
@@ -37,9 +38,11 @@ Machine machine(const std::string& device) {
 
 std::unique_ptr<Workbench> make_workbench(const Machine& machine, const TableKey& cell) {
 #if defined(HIPNORM_TUNE_GPU)
-  if (machine.device->kind == DeviceKind::gpu) return make_gpu_workbench(machine, cell);
+  if (machine.device->kind == DeviceKind::gpu) {
+    return make_cell_workbench(gpu_platform(machine), *machine.device, cell);
+  }
 #endif
-  return make_cpu_workbench(machine, cell);
+  return make_cell_workbench(cpu_platform(), *machine.device, cell);
 }
 
 }  // namespace hipnorm::tune

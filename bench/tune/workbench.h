@@ -19,7 +19,9 @@ struct Machine {
 
 struct Finding {
   bool right = false;
-  double worst = 0;    // error ÷ tolerance of the worst element
+  // Of the worst element: its distance from the middle of what is allowed, 1 at the edge
+  // (allowed.h); f64: error ÷ tolerance.
+  double worst = 0;
   std::string reason;  // where not right
 };
 
@@ -27,14 +29,16 @@ class Workbench {
  public:
   virtual ~Workbench() = default;
 
-  // Runs the config twice on NaN-filled outputs between guards and judges it: against the fp64
-  // truth (rows of large mean, a constant row; forward: rows with Inf and NaN), bit for bit against
-  // its second run, nothing written outside. Throws std::runtime_error where the launch fails.
+  // Runs the config twice on NaN-filled outputs between guards, with a NaN-filled workspace, and
+  // judges it: against the fp64 truth, formed once (rows of large mean, a constant row, rows with
+  // Inf and NaN), bit for bit against its second run, nothing written outside. Throws
+  // std::runtime_error where the launch fails.
   virtual Finding check(const Config& config) = 0;
 
   // Seconds of every call, [config][round]: caches cold, the configs in turns whose order rotates,
   // no Inf or NaN in the rows (kernels may take their time over what no training run survives).
-  // The same config may be given twice: the gap between twins is the noise.
+  // No rounds: nothing runs. The same config may be given twice: the gap between twins is the
+  // noise.
   virtual std::vector<std::vector<double>> time(std::span<const Config> configs, int rounds) = 0;
 };
 

@@ -10,7 +10,8 @@
 //                 or {"ok", "outcome": "invalid" | "wrong" | "launch failed", "reason"}
 //   {"do": "race", "configs": [c, …], "rounds": n} → {"ok", "times": [[s, …], …]}
 //   anything that fails → {"ok": false, "error": "…"}
-// Times are seconds, one for each round. The worker ends when its input does.
+// Times are seconds, one for each round; a try of no rounds judges only. The worker ends when its
+// input does.
 #pragma once
 
 #include <string>

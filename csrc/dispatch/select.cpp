@@ -83,25 +83,45 @@ bool runs(const Plan& plan, const Problem& problem) { return plan.tasks > 0 || !
 // of 512 rows is fine, for each of 262144 it is not. So it is passed over where the cost model
 // finds it this much slower than the default: twice what the model errs near the best (H200).
 constexpr double kNearLimit = 1.4;
-bool suits(const Table::Match& match, const Problem& problem, const Device& device) {
-  if (match.exact) return true;
-  const Config other = default_config(problem, device);
-  return predict(match.row->config, problem, device).seconds <=
-         kNearLimit * predict(other, problem, device).seconds;
+
+// From the tables of the device's architecture, the user's first: a row of this very shape in any
+// of them comes before one of a near shape. `chosen_default()` takes most of a look-up's time, and
+// is called where there is a near row.
+template <typename F>
+std::optional<Selection> from_tables(const Problem& problem, const Device& device,
+                                     const F& chosen_default) {
+  for (const Table* table : tables()) {
+    if (table->arch() != device.arch) continue;
+    if (const TableRow* row = table->exact(problem, device)) {
+      return Selection{row->config, Source::table, {}};
+    }
+  }
+  for (const Table* table : tables()) {
+    if (table->arch() != device.arch) continue;
+    const TableRow* row = table->near(problem, device);
+    if (row != nullptr && predict(row->config, problem, device).seconds <=
+                              kNearLimit * predict(chosen_default(), problem, device).seconds) {
+      return Selection{row->config, Source::near, {}};
+    }
+  }
+  return std::nullopt;
 }
 
 // Forced, else from the tables of measured configs, else the default.
 Selection choose(const Problem& problem, const Device& device) {
   Selection selection;
+  std::optional<Config> found;
+  const auto chosen_default = [&]() -> const Config& {
+    if (!found) found = default_config(problem, device);
+    return *found;
+  };
   if (const auto forced = forced_config(problem.op)) {
     selection.config = complete(*forced, problem, device);
     selection.source = Source::forced;
-  } else if (const auto match = find_in_tables(problem, device);
-             match && suits(*match, problem, device)) {
-    selection.config = match->row->config;
-    selection.source = match->exact ? Source::table : Source::near;
+  } else if (const auto measured = from_tables(problem, device, chosen_default)) {
+    selection = *measured;
   } else {
-    selection.config = default_config(problem, device);
+    selection.config = chosen_default();
     selection.source = Source::chosen_default;
     if (auto reason = validate(selection.config, problem, device)) {
       refuse(to_string(selection.config), problem, *reason);

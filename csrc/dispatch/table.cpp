@@ -195,39 +195,49 @@ Table::Table(std::string_view text, std::string file) : file_(std::move(file)) {
   rows_.erase(std::unique(rows_.begin(), rows_.end(), repeated), rows_.end());
 }
 
-std::optional<Table::Match> Table::find(const Problem& problem, const Device& device) const {
-  const TableKey key = key_of(problem);
-  if (key.cols < 1 || key.rows < 1) return std::nullopt;
-  const auto fits = [&](const TableRow& row) {
-    return !validate(row.config, problem, device).has_value();
-  };
-  const auto at_least = [&](const TableKey& k) {
-    return std::lower_bound(
-        rows_.begin(), rows_.end(), k,
-        [](const TableRow& row, const TableKey& wanted) { return row.key < wanted; });
-  };
-  const auto same = at_least(key);
-  const bool measured = same != rows_.end() && same->key == key;
-  if (measured && fits(*same)) return Match{&*same, true};
+namespace {
 
+// The first row that does not come before `key`.
+auto at_least(const std::vector<TableRow>& rows, const TableKey& key) {
+  return std::lower_bound(
+      rows.begin(), rows.end(), key,
+      [](const TableRow& row, const TableKey& wanted) { return row.key < wanted; });
+}
+
+bool fits(const TableRow& row, const Problem& problem, const Device& device) {
+  return !validate(row.config, problem, device).has_value();
+}
+
+}  // namespace
+
+const TableRow* Table::exact(const Problem& problem, const Device& device) const {
+  const TableKey key = key_of(problem);
+  const auto row = at_least(rows_, key);
+  if (row == rows_.end() || row->key != key) return nullptr;
+  return fits(*row, problem, device) ? &*row : nullptr;
+}
+
+const TableRow* Table::near(const Problem& problem, const Device& device) const {
+  const TableKey key = key_of(problem);
+  if (key.cols < 1 || key.rows < 1) return nullptr;
   // Rows of the same kind are sorted by cols, then rows.
   TableKey low = key, high = key;
   low.cols = (key.cols + 1) / 2;
   low.rows = 0;
   high.cols = key.cols * 2;
   high.rows = std::numeric_limits<std::int64_t>::max();
-  const auto begin = at_least(low), end = at_least(high);
+  const auto begin = at_least(rows_, low), end = at_least(rows_, high);
   std::vector<Near> near;
   for (auto width = begin; width != end;) {
     TableKey last = width->key;
     last.rows = std::numeric_limits<std::int64_t>::max();
-    const auto next = at_least(last);
+    const auto next = at_least(rows_, last);
     // More rows than any that was measured are like the most that were.
     const std::int64_t rows = std::min(key.rows, std::prev(next)->key.rows);
     const double cols_distance = log_ratio(key.cols, width->key.cols) / kColsBound;
     for (auto row = width; row != next; ++row) {
       const double rows_distance = log_ratio(rows, row->key.rows) / kRowsBound;
-      if (rows_distance <= 1 && !(measured && row == same))
+      if (rows_distance <= 1 && row->key != key)
         near.push_back({cols_distance + rows_distance, &*row});
     }
     width = next;
@@ -235,9 +245,9 @@ std::optional<Table::Match> Table::find(const Problem& problem, const Device& de
   std::stable_sort(near.begin(), near.end(),
                    [](const Near& a, const Near& b) { return a.distance < b.distance; });
   for (const Near& n : near) {
-    if (fits(*n.row)) return Match{n.row, false};
+    if (fits(*n.row, problem, device)) return n.row;
   }
-  return std::nullopt;
+  return nullptr;
 }
 
 std::string table_header(std::string_view arch) { return concat(kFormat, arch, '\n'); }
@@ -292,14 +302,6 @@ const Tables& loaded() {
 }
 
 }  // namespace
-
-std::optional<Table::Match> find_in_tables(const Problem& problem, const Device& device) {
-  for (const Table* table : loaded().order) {
-    if (table->arch() != device.arch) continue;
-    if (const auto match = table->find(problem, device)) return match;
-  }
-  return std::nullopt;
-}
 
 std::span<const Table* const> tables() { return loaded().order; }
 

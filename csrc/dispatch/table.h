@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,19 +38,16 @@ struct TableRow {
 
 class Table {
  public:
-  struct Match {
-    const TableRow* row;
-    bool exact;  // false: a near shape
-  };
-
   // Reads the text of a table. Throws std::invalid_argument, naming `file`, when its first lines
   // are not the header; a row that cannot be read is left out and gets a line in complaints():
   // "file:line: reason".
   Table(std::string_view text, std::string file);
 
-  // The row of this very shape, else the nearest within factor 2 in cols and 4 in rows, skipping
-  // those whose config validate() refuses for `problem`. Microseconds.
-  std::optional<Match> find(const Problem& problem, const Device& device) const;
+  // The row of this very shape, if validate() takes its config for `problem`; else null.
+  const TableRow* exact(const Problem& problem, const Device& device) const;
+  // The nearest row of another shape within factor 2 in cols and 4 in rows, skipping those whose
+  // config validate() refuses for `problem`; else null. Microseconds.
+  const TableRow* near(const Problem& problem, const Device& device) const;
 
   const std::string& arch() const { return arch_; }
   const std::string& file() const { return file_; }
@@ -74,12 +70,9 @@ inline constexpr std::string_view kTableColumns =
     "op,x,weight,bias,cols,rows,config,time_us,default_us,compute_units,sources";
 std::string to_string(const TableRow& row);
 
-// Looks into the file that HIPNORM_CONFIG_FILE names, if it is of this device's arch, then into the
-// embedded table of this arch; never into another arch's. The variable and the file are read once.
-// Throws std::invalid_argument, at every call, where that file cannot be used: it is never ignored.
-std::optional<Table::Match> find_in_tables(const Problem& problem, const Device& device);
-
-// All tables in use: the user's, if there is one, then the embedded ones.
+// All tables in use: that of HIPNORM_CONFIG_FILE, if it is set, then the embedded ones. The
+// variable and the file are read once. Throws std::invalid_argument, at every call, where that file
+// cannot be used: it is never ignored.
 std::span<const Table* const> tables();
 
 }  // namespace hipnorm

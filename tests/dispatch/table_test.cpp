@@ -130,10 +130,8 @@ TEST(TableFile, AHundredThousandRows) {
   const Table t = table(rows);
   EXPECT_EQ(t.rows().size(), 100'000u);
   EXPECT_THAT(t.complaints(), IsEmpty());
-  const auto match =
-      t.find(test::problem(Op::forward, DType::f32, 1 + 99 * 7, 1000), test::cpu(2, 16));
-  ASSERT_TRUE(match);
-  EXPECT_TRUE(match->exact);
+  EXPECT_NE(t.exact(test::problem(Op::forward, DType::f32, 1 + 99 * 7, 1000), test::cpu(2, 16)),
+            nullptr);
 }
 
 // ---- Look-up ----------------------------------------------------------------------------------
@@ -141,19 +139,22 @@ const Device& device() {
   static const Device device = test::cpu(8, 64);
   return device;
 }
-// parts of the config found tells the rows of the table apart; 0: none.
+// parts of the config found, which tells the rows of the table apart; 0: none.
 int found(const Table& t, std::int64_t rows, std::int64_t cols, bool exact = false,
           Op op = Op::forward) {
-  const auto match = t.find(test::problem(op, DType::f32, rows, cols), device());
-  if (!match) return 0;
-  EXPECT_EQ(match->exact, exact);
-  return match->row->config.parts;
+  const Problem p = test::problem(op, DType::f32, rows, cols);
+  const TableRow* row = exact ? t.exact(p, device()) : t.near(p, device());
+  return row == nullptr ? 0 : row->config.parts;
 }
 
-TEST(TableLookUp, ExactBeforeNear) {
+TEST(TableLookUp, ExactIsThisVeryShapeAndNearIsNot) {
   const Table t = table(row("forward", 1000, 1000, 1) + row("forward", 1001, 1000, 2));
   EXPECT_EQ(found(t, 1000, 1000, true), 1);
   EXPECT_EQ(found(t, 1000, 1001, true), 2);
+  EXPECT_EQ(found(t, 1000, 1002, true), 0);
+  EXPECT_EQ(found(t, 1001, 1000, true), 0);
+  EXPECT_EQ(found(t, 1000, 1000), 2);
+  EXPECT_EQ(found(t, 1000, 1001), 1);
 }
 
 TEST(TableLookUp, NearWithinTwiceTheColsAndFourTimesTheRows) {
@@ -185,6 +186,7 @@ TEST(TableLookUp, RefusedRowsArePassedOver) {
   // parts=500 needs 500 rows.
   const Table t = table(row("forward", 1000, 400, 500) + row("forward", 1000, 700, 4));
   EXPECT_EQ(found(t, 400, 1000), 4);
+  EXPECT_EQ(found(t, 400, 1000, true), 0);
   EXPECT_EQ(found(t, 3, 1000), 0);
 }
 
@@ -192,9 +194,9 @@ TEST(TableLookUp, OtherMasksUseTheFullMasksRow) {
   const Table t = table(row("backward", 1000, 1000, 5));
   Problem p = test::problem(Op::backward, DType::f32, 1000, 1000);
   p.grads = {.dx = true};
-  const auto match = t.find(p, device());
-  ASSERT_TRUE(match && match->exact);
-  EXPECT_EQ(match->row->config.parts, 5);
+  const TableRow* match = t.exact(p, device());
+  ASSERT_NE(match, nullptr);
+  EXPECT_EQ(match->config.parts, 5);
 }
 
 TEST(TableLookUp, FindsWithinMicroseconds) {
@@ -225,6 +227,16 @@ TEST(TableLookUp, SafeFromManyThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// The device that a row was measured on, by its data sheet.
+const Device* measured_on(const std::string& arch, int compute_units) {
+  for (const KnownDevice& known : known_devices()) {
+    if (known.device.arch == arch && known.device.compute_units == compute_units) {
+      return &known.device;
+    }
+  }
+  return nullptr;
+}
+
 // Every file in configs/ is whole, names its own arch, and every row can run the shape it is for.
 TEST(EmbeddedConfigs, AreGood) {
   for (const EmbeddedFile& file : embedded_configs()) {
@@ -232,6 +244,18 @@ TEST(EmbeddedConfigs, AreGood) {
     EXPECT_THAT(t.complaints(), IsEmpty());
     EXPECT_EQ(file.name, "configs/" + t.arch() + ".csv");
     EXPECT_FALSE(t.rows().empty()) << file.name;
+    for (const TableRow& each : t.rows()) {
+      SCOPED_TRACE(to_string(each));
+      const Device* measured = measured_on(t.arch(), each.compute_units);
+      ASSERT_NE(measured, nullptr) << "no data sheet";
+      Problem p = test::contiguous(each.key.op, each.key.x, each.key.rows, each.key.cols);
+      p.has_weight = each.key.weight != DType::none;
+      p.has_bias = each.key.bias;
+      if (p.has_weight) p.weight = each.key.weight;
+      if (p.is_backward()) p.grads = {true, p.has_weight, p.has_bias};
+      EXPECT_EQ(validate(each.config, p, *measured), std::nullopt);
+      EXPECT_EQ(t.exact(p, *measured), &each);
+    }
   }
 }
 

@@ -341,6 +341,38 @@ def test_forced_config_reaches_backward_threads():
     assert "cpu_backward_row" in bad.stderr and "ValueError" in bad.stderr
 
 
+def test_a_table_of_ones_own_decides(tmp_path):
+    """HIPNORM_CONFIG_FILE is read once, hence a process of its own; on the CPU, whatever is here."""
+    config = "cpu_forward_split:vec_bytes=16,split=1,stream=0"  # nobody's default for these rows
+    table = tmp_path / "mine.csv"
+    table.write_text(
+        "# hipnorm configs 1 arch=cpu-baseline\n"
+        "op,x,weight,bias,cols,rows,config,time_us,default_us,compute_units,sources\n"
+        f'forward,f32,f32,1,256,64,"{config}",1,1,1,-\n'
+    )
+    program = textwrap.dedent(
+        """
+        import sys, torch
+        torch.ops.load_library(sys.argv[1])
+        weight, bias = torch.randn(256), torch.randn(256)
+        for rows, op in ((64, "forward"), (65, "forward"), (64, "backward")):
+            x = torch.randn(rows, 256)
+            print(torch.ops.hipnorm.selected_config(op, x, [256], weight, bias))
+        """
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program, LIBRARY],
+        env=dict(os.environ, HIPNORM_CONFIG_FILE=str(table), HIPNORM_CPU_CAPABILITY="baseline"),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    exact, near, other = result.stdout.splitlines()
+    assert exact == f"{config}  source=table", result.stderr
+    assert near == f"{config}  source=near"
+    assert other.startswith("cpu_backward_") and other.endswith("source=default")
+
+
 def test_table_rows_that_cannot_be_read_are_warned_of(tmp_path):
     table = tmp_path / "mine.csv"
     table.write_text(

@@ -2,10 +2,13 @@
 
 FAKE_PLAN: JSON, config → behaviour: a time in microseconds, or one of
   hang, crash, exit, garbage, two_lines, wrong, invalid, launch_failed, zero, negative, nan,
-  once:crash (the first try only), race:crash (in a race only).
+  once:crash (the first try only), race:crash, race:hang (in a race only),
+  first:50 (a time that only the first process finds; later ones 100).
 FAKE_LOG: a file that every request is appended to.
 FAKE_START: die | mute | garbage | old: how the process behaves from its start.
 FAKE_NOISE: relative gap between the default's twins.
+FAKE_SLEEP: seconds that a try takes.
+FAKE_ARCH, FAKE_NAME, FAKE_UNITS, FAKE_BUILD: what it says of its device and of itself.
 """
 import json
 import os
@@ -37,15 +40,17 @@ def answer(message):
 
 def times(config, rounds, twin=0):
     value = PLAN.get(config, 100.0)
-    value = 100.0 if isinstance(value, str) else value
+    if isinstance(value, str):
+        first = value.startswith("first:") and seen("start") == 1
+        value = float(value[6:]) if first else 100.0
     return [value * 1e-6 * (1 + NOISE * twin)] * rounds
 
 
 def misbehave(behaviour, stage, config):
-    if behaviour == f"once:crash" and stage == "try" and seen(f"try {config}") == 1:
+    if behaviour == "once:crash" and stage == "try" and seen(f"try {config}") == 1:
         behaviour = "crash"
-    if behaviour == "race:crash" and stage == "race":
-        behaviour = "crash"
+    if behaviour.startswith("race:") and stage == "race":
+        behaviour = behaviour[5:]
     if behaviour == "hang":
         time.sleep(1000)
     elif behaviour == "crash":
@@ -81,9 +86,9 @@ for line in sys.stdin:
                 "ok": True,
                 "protocol": 0 if START == "old" else 1,
                 "arch": os.environ.get("FAKE_ARCH", "cpu-test"),
-                "name": "fake",
+                "name": os.environ.get("FAKE_NAME", "fake"),
                 "driver": "",
-                "compute_units": 2,
+                "compute_units": int(os.environ.get("FAKE_UNITS", "2")),
                 "build": os.environ.get("FAKE_BUILD", "fake"),
             }
         )
@@ -109,7 +114,7 @@ for line in sys.stdin:
                 "ok": True,
                 "outcome": "ok",
                 "worst": 0.5,
-                "times": [times(DEFAULT, rounds), mine, times(DEFAULT, rounds, 1)],
+                "times": [times(DEFAULT, rounds), mine, times(DEFAULT, rounds, 1)] if rounds else [],
             }
         )
     elif what == "race":
