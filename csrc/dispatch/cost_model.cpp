@@ -37,7 +37,7 @@ constexpr double kPairedPass = 0.65, kCrowdedPass = 1.1;
 // and 4 rows together: backward f32 20000x64 342, 290, 452; 20000x256 1226, 1772, 1544; f16
 // 4000x1000 437, 538, 599; forward bf16 4000x1024 244 and 350. From 8 KB on more rows are better:
 // they share the loads and stores of column sums.
-constexpr double kMingledRow = 4096, kMingledPairs = 512, kMingled = 1.5;
+constexpr double kMingledRow = 3072, kMingledPairs = 512, kMingled = 1.5;
 
 // Rows up to about this size go one in each lane in the kernels: the more lanes the better.
 constexpr double narrow_bytes(DType x) { return x == DType::f64 ? 192 : 128; }
