@@ -141,7 +141,7 @@ int registers_of(const GpuKernel& kernel, const Problem& problem, const GpuLimit
     case Variant::gpu_forward_wave:
     case Variant::gpu_forward_row:
       if (kernel.packets) {
-        count = 30 + 15 * std::min(vectors, 4) + 4 * std::max(0, vectors - 4) +
+        count = 33 + 15 * std::min(vectors, 4) + 4 * std::max(0, vectors - 4) +
                 (problem.weight == problem.x ? 0 : 8 * std::min(vectors, 4));
         break;
       }

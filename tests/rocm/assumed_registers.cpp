@@ -1,6 +1,6 @@
 // Prints the registers that the cost model assumes for each instance of a persistent kernel on
-// CDNA: kernel, packets a lane, element, registers. check_resources.py compares them with the
-// compiler's.
+// CDNA: kernel, packets a lane, element, whether weights are f32 beside 16-bit elements, registers.
+// check_resources.py compares them with the compiler's.
 #include <cstdio>
 
 #include "csrc/dispatch/gpu.h"
@@ -31,10 +31,12 @@ struct Element {
 constexpr Element kElements[] = {
     {DType::f32, "float"}, {DType::f64, "double"}, {DType::f16, "f16"}, {DType::bf16, "bf16"}};
 
-void print(const Persistent& persistent, const Element& element, const GpuLimits& limits) {
+void print(const Persistent& persistent, const Element& element, bool wide,
+           const GpuLimits& limits) {
   Problem problem;
   problem.op = persistent.op;
-  problem.x = problem.weight = element.type;
+  problem.x = element.type;
+  problem.weight = wide ? DType::f32 : element.type;
   problem.rows = problem.cols = 1024;
   problem.has_weight = true;
   problem.grads = {true, true, true};
@@ -47,7 +49,7 @@ void print(const Persistent& persistent, const Element& element, const GpuLimits
   for (const gpu::Instance& instance : kernel.instances) {
     if (limits.bound(instance) == 0) continue;
     kernel.instance = &instance;
-    std::printf("%s %d %s %d\n", persistent.kernel, instance.vectors, element.name,
+    std::printf("%s %d %s %d %d\n", persistent.kernel, instance.vectors, element.name, wide,
                 registers_of(kernel, problem, limits));
   }
 }
@@ -61,7 +63,10 @@ int main() {
   for (const Persistent& persistent : kPersistent) {
     for (const Element& element : kElements) {
       if (persistent.variant == Variant::gpu_backward_group && element.type == DType::f64) continue;
-      print(persistent, element, limits);
+      print(persistent, element, false, limits);
+      if (size_of(element.type) == 2 && persistent.stages > 1) {
+        print(persistent, element, true, limits);
+      }
     }
   }
 }

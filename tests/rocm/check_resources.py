@@ -42,9 +42,13 @@ def round_up(value, step):
 
 
 def variant_of(name):
-    """Function, packets and element of a kernel's name: forward_row_kernel<bf16, 8, true, false>."""
-    match = re.match(r"(\w+)<(\w+)(?:, (\d+))?", name)
-    return (match[1], int(match[3] or 0), match[2]) if match else None
+    """Function, packets, element and whether weights are f32, of a kernel's name:
+    forward_packets_kernel<bf16, 8, true>. Of other kernels the third argument means other things."""
+    match = re.match(r"(\w+)<(\w+)(?:, (\d+)(?:, (\w+))?)?", name)
+    if not match:
+        return None
+    wide = "_packets_" in match[1] and match[4] == "true"
+    return match[1], int(match[3] or 0), match[2], wide
 
 
 def violations(kernel, assumed):
@@ -78,13 +82,13 @@ def blocks_of(kernel):
 
 
 def assumptions(program):
-    """{(variant, packets, element): registers} as the cost model has them, of CDNA."""
+    """{(variant, packets, element, f32 weights): registers} as the cost model has them, of CDNA."""
     table = {}
     if program:
         for line in subprocess.run([program], capture_output=True, text=True,
                                    check=True).stdout.splitlines():
-            variant, packets, element, registers = line.split()
-            table[variant, int(packets), element] = int(registers)
+            variant, packets, element, wide, registers = line.split()
+            table[variant, int(packets), element, wide == "1"] = int(registers)
     return table
 
 
