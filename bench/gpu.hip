@@ -33,9 +33,11 @@ Graph::Graph(void* stream, const std::function<void()>& work) : stream_(stream) 
     throw;
   }
   check(hipStreamEndCapture(on, &graph), "the recording of a graph");
-  graph_ = graph;
   hipGraphExec_t executable = nullptr;
-  check(hipGraphInstantiate(&executable, graph, nullptr, nullptr, 0), "a graph");
+  const hipError_t error = hipGraphInstantiate(&executable, graph, nullptr, nullptr, 0);
+  if (error != hipSuccess) static_cast<void>(hipGraphDestroy(graph));
+  check(error, "a graph");
+  graph_ = graph;
   executable_ = executable;
 }
 

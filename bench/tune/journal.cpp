@@ -109,6 +109,9 @@ JournalWriter::JournalWriter(const std::string& path, std::size_t keep) : path_(
   file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (file_ < 0) fail(path, "cannot be written");
   if (ftruncate(file_, static_cast<off_t>(keep)) != 0 || lseek(file_, 0, SEEK_END) < 0) {
+    const int error = errno;
+    close(file_);
+    errno = error;
     fail(path, "cannot be written");
   }
 }

@@ -178,8 +178,8 @@ int promote(const PromoteOptions& options) {
   text += fmt::format("# {}{}\n", kMethodLine, session.method);
   for (const std::string& line : provenance) text += "# " + line + '\n';
   text += fmt::format("# session {}: {} cells on {}, {} compute units, {}, commit {}{}, {}\n",
-                      session.id, chosen.results.size(), session.name, session.compute_units,
-                      session.driver.empty() ? "no driver" : session.driver,
+                      session.id, chosen.results.size() - untried, session.name,
+                      session.compute_units, session.driver.empty() ? "no driver" : session.driver,
                       session.commit.empty() ? "unknown" : session.commit,
                       session.dirty ? " with changes" : "", session.started);
   text += std::string(kTableColumns) + '\n';

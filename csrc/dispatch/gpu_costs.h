@@ -54,7 +54,7 @@ inline constexpr double kUnhidden = 0.3;
 
 // forward_ring and backward_ring, which sm_90 alone has: fitted to 1200 times of 51 shapes (H200).
 // The config that this chooses then takes 1.03 × the time of the best (geometric mean), at worst
-// 1.3 × (rows that are not 16-byte aligned); times near the best are met within 20 % (rms).
+// 1.18 ×; times near the best are met within 20 % (rms).
 // Instructions of a lane for each element, so many times more of them where rows are not aligned,
 // so many fewer where nothing is converted; of a lane for each step, and a part of those again for
 // each further row of a step.

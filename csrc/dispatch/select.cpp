@@ -109,6 +109,10 @@ std::optional<Selection> from_tables(const Problem& problem, const Device& devic
 
 // Forced, else from the tables of measured configs, else the default.
 Selection choose(const Problem& problem, const Device& device) {
+  // Before anything computes with its sizes.
+  if (const auto reason = check_problem(problem)) {
+    throw std::invalid_argument(concat("hipnorm: ", to_string(problem), ": ", *reason));
+  }
   Selection selection;
   std::optional<Config> found;
   const auto chosen_default = [&]() -> const Config& {

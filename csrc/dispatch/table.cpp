@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <deque>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -278,12 +279,14 @@ struct Tables {
  private:
   void read(const char* path) {
     std::ifstream in(path, std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-    if (in.bad() || (!in && text.empty())) {
+    std::ostringstream text;
+    std::error_code ignored;  // a folder opens, but cannot be read
+    if (!in || std::filesystem::is_directory(path, ignored)) {
       error = concat("hipnorm: HIPNORM_CONFIG_FILE=", path, " cannot be read");
       return;
     }
-    add(text, path);
+    text << in.rdbuf();
+    add(text.str(), path);
     if (!error.empty()) error = concat("hipnorm: HIPNORM_CONFIG_FILE: ", error);
   }
   void add(std::string_view text, std::string name) {

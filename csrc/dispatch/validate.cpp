@@ -36,28 +36,6 @@ bool weight_fits(const Problem& problem) {
   return problem.weight == problem.x || problem.weight == accumulate_type(problem.x);
 }
 
-// Whether the problem itself is one that any config could run.
-std::optional<std::string> check_problem(const Problem& problem) {
-  if (problem.rows < 0 || problem.cols < 0) {
-    return concat("rows and cols must not be negative, but are ", problem.rows, " and ",
-                  problem.cols);
-  }
-  if (problem.cols != 0 && problem.rows > kMaxElements / problem.cols) {
-    return concat("rows × cols must be at most 2^58, but is ", problem.rows, " × ", problem.cols);
-  }
-  if (size_of(problem.x) == 0) {
-    return concat("x must be f32, f16, bf16 or f64, but is ", to_string(problem.x));
-  }
-  if (!weight_fits(problem)) {
-    return concat("weight, bias and their gradients must be ", to_string(problem.x), " or ",
-                  to_string(accumulate_type(problem.x)), ", but are ", to_string(problem.weight));
-  }
-  if (!is_power_of_two(problem.alignment) || problem.alignment > 64) {
-    return concat("alignment must be a power of two from 1 to 64, but is ", problem.alignment);
-  }
-  return std::nullopt;
-}
-
 // Each parameter by itself.
 std::optional<std::string> check_fields(const Config& config, const VariantInfo& variant) {
   for (const ConfigField& field : kConfigFields) {
@@ -119,6 +97,27 @@ std::optional<std::string> check_sizes(const Config& config, const Problem& prob
 }
 
 }  // namespace
+
+std::optional<std::string> check_problem(const Problem& problem) {
+  if (problem.rows < 0 || problem.cols < 0) {
+    return concat("rows and cols must not be negative, but are ", problem.rows, " and ",
+                  problem.cols);
+  }
+  if (problem.cols != 0 && problem.rows > kMaxElements / problem.cols) {
+    return concat("rows × cols must be at most 2^58, but is ", problem.rows, " × ", problem.cols);
+  }
+  if (size_of(problem.x) == 0) {
+    return concat("x must be f32, f16, bf16 or f64, but is ", to_string(problem.x));
+  }
+  if (!weight_fits(problem)) {
+    return concat("weight, bias and their gradients must be ", to_string(problem.x), " or ",
+                  to_string(accumulate_type(problem.x)), ", but are ", to_string(problem.weight));
+  }
+  if (!is_power_of_two(problem.alignment) || problem.alignment > 64) {
+    return concat("alignment must be a power of two from 1 to 64, but is ", problem.alignment);
+  }
+  return std::nullopt;
+}
 
 std::optional<std::string> validate(const Config& config, const Problem& problem,
                                     const Device& device) {
