@@ -6,14 +6,17 @@ import csv
 import io
 import json
 import os
-import pty
 import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
+
+sys.path.append(str(Path(__file__).parents[1]))
+from terminal import run_on_a_terminal
 
 BENCH = os.environ["HIPNORM_BENCH"]
 WRONG_OPERATORS = os.environ["HIPNORM_WRONG_OPERATORS"]
@@ -250,27 +253,10 @@ def test_interrupted_run_keeps_what_was_measured(tmp_path):
 
 
 def test_progress_on_a_terminal():
-    master, slave = pty.openpty()
-    with subprocess.Popen(
+    shown, stdout = run_on_a_terminal(
         [BENCH, "--quick", "--threads", "1", "--shapes", "7x9", "--dtype", "f32", "--direction",
-         "forward"],
-        stdout=subprocess.PIPE,
-        stderr=slave,
-        text=True,
-    ) as process:
-        os.close(slave)
-        shown = b""
-        while True:
-            try:
-                block = os.read(master, 4096)
-            except OSError:  # the other end is closed
-                break
-            if not block:
-                break
-            shown += block
-        stdout = process.stdout.read()
-        assert process.wait(timeout=60) == 0
-    os.close(master)
+         "forward"]
+    )  # fmt: skip
     assert b"\r" in shown and b"[1/1] 7x9 f32 forward: timing" in shown
     assert b"[1/1]" not in shown.rsplit(b"\r\x1b[K", 1)[1]  # nothing of it is left
     assert "\r" not in stdout

@@ -3,14 +3,17 @@
 import json
 import math
 import os
-import pty
 import re
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
-from driver import CELL, DEFAULT, TUNE, Sweep, config, environment, tune
+from driver import CELL, DEFAULT, ROOT, TUNE, Sweep, config, environment, tune
+
+sys.path.append(str(ROOT / "tests"))
+from terminal import run_on_a_terminal
 
 
 def test_the_fastest_wins_and_the_summary_says_so(sweep):
@@ -234,27 +237,9 @@ def test_the_summary_counts_failures_from_before_a_resume(sweep):
 
 def on_a_terminal(sweep, plan, *more, **env):
     """What a sweep shows on standard error where that is a terminal."""
-    master, slave = pty.openpty()
-    with subprocess.Popen(
-        [TUNE, *map(str, sweep.arguments(*more))],
-        env=environment(sweep.env(plan, **env)),
-        stdout=subprocess.PIPE,
-        stderr=slave,
-        text=True,
-    ) as process:
-        os.close(slave)
-        shown = b""
-        while True:
-            try:
-                block = os.read(master, 4096)
-            except OSError:  # the other end is closed
-                break
-            if not block:
-                break
-            shown += block
-        stdout = process.stdout.read()
-        assert process.wait(timeout=60) == 0
-    os.close(master)
+    shown, stdout = run_on_a_terminal(
+        [TUNE, *map(str, sweep.arguments(*more))], environment(sweep.env(plan, **env))
+    )
     assert "\r" not in stdout
     return shown.decode()
 
