@@ -63,9 +63,9 @@ int regret(const RegretOptions& options) {
     if (result.at("tried").get<std::size_t>() == 0) continue;  // nothing to compare with
     const std::string chosen = to_string(default_config(problem_of(parse_cell(cell)), device));
     double own = 1;  // it was the default then, too
-    if (chosen == result.at("config")) {
+    if (chosen == result.at("config").get<std::string>()) {
       own = ratio(result);
-    } else if (chosen != result.at("default")) {
+    } else if (chosen != result.at("default").get<std::string>()) {
       const auto tried = journal.candidates.find(last->id);
       const json* line = nullptr;
       if (tried != journal.candidates.end() && tried->second.contains(cell)) {
