@@ -190,10 +190,12 @@ class Strip {
       forget_unpacked(now.dy[v]);
 #pragma unroll
       for (int k = 0; k < kPackets; ++k) forget_unpacked(w.packet[k]);
+      // Beyond the row x and dy are 0: −mean, times rstd, might overflow.
+      const Saved<float> used = {offset(v) < bytes ? now.saved.mean : 0, now.saved.rstd};
 #pragma unroll
       for (int i = 0; i < E; ++i) {
         const float d = element<T>(now.dy[v], i);
-        const float normalised = now.saved.normalised(element<T>(now.x[v], i));
+        const float normalised = used.normalised(element<T>(now.x[v], i));
         const float gradient = product(d, w[i]);
         dbias[v][i] += d;
         dweight[v][i] += d * normalised;

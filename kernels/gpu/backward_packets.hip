@@ -161,10 +161,13 @@ __device__ __forceinline__ void backward_packets(const BackwardPacketsArgs& args
       forget_unpacked(dy[v]);
       const Packet values = x_of(x, v);
       const Weights w = weights_of(v);
+      // Beyond the row x and dy are 0: −mean, times rstd, might overflow.
+      const bool here = lane + v * stride < a.cols * static_cast<int>(sizeof(T));
+      const Saved<float> used = {here ? saved.mean : 0, saved.rstd};
 #pragma unroll
       for (int i = 0; i < E; ++i) {
         const float d = element<T>(dy[v], i);
-        const float normalised = saved.normalised(element<T>(values, i));
+        const float normalised = used.normalised(element<T>(values, i));
         const float gradient = product(d, w[i]);
         dbias[v][i] += d;
         dweight[v][i] += d * normalised;

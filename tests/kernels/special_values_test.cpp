@@ -106,7 +106,7 @@ constexpr std::int64_t kNarrowCols = 7;  // rows of it go one in each lane of a 
 
 TEST_P(Special, ConstantRowsGiveTheBias) {
   const std::vector<double> constants = {0, 0.1, -1000, 65504, 1e-40, -3e38, 1.5};
-  for (const std::int64_t cols : {std::int64_t{777}, kNarrowCols}) {
+  for (const std::int64_t cols : {std::int64_t{777}, std::int64_t{1000}, kNarrowCols}) {
     LayerData data(std::int64_t(constants.size()), cols, type, type);
     fill_rows(data, [&](std::int64_t r, std::int64_t) {
       const double value = constants[std::size_t(r)];
