@@ -7,14 +7,15 @@
 namespace hipnorm::gpu {
 namespace {
 
-constexpr int kThreads = 512;
+constexpr int kThreads = 256;
 // Partial rows that a lane has under way at once.
 constexpr int kUnroll = 8;
 
 struct ReduceArgs {
   const void* parts[2];  // [count, pitch] of dweight and dbias; null: not asked for
   void* out[2];          // [cols]
-  std::int64_t count;
+  int count;
+  unsigned tiles;  // blocks of one output
   std::int64_t pitch;
   std::int64_t cols;
   int lanes_log2;  // lanes side by side, one packet of columns each; the others take other rows
@@ -29,9 +30,9 @@ __global__ void __launch_bounds__(kThreads) reduce_parts_kernel(ReduceArgs a) {
   using A = accumulate_t<T>;
   constexpr int E = kElements<A>;
   const int lanes = 1 << a.lanes_log2, down = kThreads >> a.lanes_log2;
-  const std::int64_t tiles = (a.cols + lanes * E - 1) / (lanes * E);
-  const bool second = a.parts[0] == nullptr || blockIdx.x >= tiles;
-  const std::int64_t tile = blockIdx.x % tiles;
+  const bool beyond = blockIdx.x >= a.tiles;
+  const bool second = a.parts[0] == nullptr || beyond;
+  const std::int64_t tile = beyond ? blockIdx.x - a.tiles : blockIdx.x;
   const A* parts = static_cast<const A*>(second ? a.parts[1] : a.parts[0]);
   void* out = second ? a.out[1] : a.out[0];
   const int lane = static_cast<int>(threadIdx.x) & (lanes - 1);
@@ -40,15 +41,16 @@ __global__ void __launch_bounds__(kThreads) reduce_parts_kernel(ReduceArgs a) {
   previous_done();
   A sums[E] = {};
   if (first < a.cols) {  // the pitch has room for whole packets
-    const std::int64_t begin = static_cast<int>(threadIdx.x) >> a.lanes_log2;
-    for (std::int64_t row = begin; row < a.count; row += std::int64_t{down} * kUnroll) {
+    const int begin = static_cast<int>(threadIdx.x) >> a.lanes_log2;
+    const A* from = parts + begin * a.pitch + first;
+    const std::int64_t step = down * a.pitch;
+    for (int row = begin; row < a.count; row += down * kUnroll) {
       Packet packets[kUnroll];
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
-        const std::int64_t from = row + u * down;
-        packets[u] = from < a.count
-                         ? *reinterpret_cast<const Packet*>(parts + from * a.pitch + first)
-                         : zero_packet();
+        packets[u] = zero_packet();
+        if (row + u * down < a.count) packets[u] = *reinterpret_cast<const Packet*>(from);
+        from += step;
       }
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
@@ -64,15 +66,14 @@ __global__ void __launch_bounds__(kThreads) reduce_parts_kernel(ReduceArgs a) {
 #pragma unroll
     for (int i = 0; i < E; ++i) sums[i] += __shfl_xor(sums[i], distance, kWave);
   }
-  // Waves that share columns: one a row of `down` groups of lanes.
-  const int across = lanes < kWave ? lanes : kWave;  // of a wave
-  const int waves_across = lanes / across;
+  // Lanes side by side of a wave, and waves side by side; the others share their columns.
+  const int across = lanes < kWave ? lanes : kWave;
   const int wave = static_cast<int>(threadIdx.x) / kWave;
   const Lds<Packet> slots = lds_at<Packet>(0);
   const int in_wave = static_cast<int>(threadIdx.x) % kWave;
   if (in_wave < across) slots[wave * across + in_wave] = pack<A>(sums);
   __syncthreads();
-  const int waves_down = kThreads / kWave / waves_across;
+  const int waves_down = kThreads / kWave * across >> a.lanes_log2;
   const Lds<const A> values = lds_cast<const A>(slots);
   for (int c = static_cast<int>(threadIdx.x); c < lanes * E; c += kThreads) {
     const std::int64_t column = tile * lanes * E + c;
@@ -88,12 +89,17 @@ __global__ void __launch_bounds__(kThreads) reduce_parts_kernel(ReduceArgs a) {
 }
 
 // Lanes side by side: 8 (128 bytes, a cache line) spread narrow sums over many blocks; more where
-// there are not so many partial rows that each lane down gets one, or where blocks of 32 lanes are
-// plenty. Depends on nothing but N and P: the order of the additions must not.
+// there are not so many partial rows that each lane down gets one, or where there are plenty of
+// blocks though each lane adds four (36864 columns, 17 rows: 8 µs instead of 3 with one row a lane,
+// for it is the instructions beside the loads that take the time). Depends on nothing but N and P:
+// the order of the additions must not.
 int lanes_log2_of(std::int64_t count, std::int64_t cols, int elements) {
+  constexpr int kRowsOfLane = 4, kPlenty = 256;
+  const auto down = [](int log2) { return std::int64_t{kThreads >> log2}; };
+  const auto blocks = [&](int log2) { return 2 * cols / (elements << log2); };
   int log2 = 3;
-  while (log2 < 9 && (kThreads >> log2) > count) ++log2;
-  while (log2 < 5 && cols / (elements << log2) > 1024) ++log2;
+  while (log2 < 8 && down(log2) > count) ++log2;
+  while (log2 < 8 && kRowsOfLane * down(log2) > count && blocks(log2 + 1) >= kPlenty) ++log2;
   return log2;
 }
 
@@ -105,19 +111,20 @@ hipError_t reduce_parts(const BackwardArgs& args, const Launch& launch) {
   const Problem& p = launch.problem;
   const char* workspace = static_cast<const char*>(args.workspace);
   const bool dweight = p.grads.dweight, dbias = p.grads.dbias;
-  const ReduceArgs reduce = {
+  ReduceArgs reduce = {
       .parts = {dweight ? workspace + launch.plan.dweight_offset : nullptr,
                 dbias ? workspace + launch.plan.dbias_offset : nullptr},
       .out = {args.dweight, args.dbias},
-      .count = launch.plan.partial_rows,
+      .count = static_cast<int>(launch.plan.partial_rows),
+      .tiles = 0,
       .pitch = launch.plan.pitch,
       .cols = p.cols,
       .lanes_log2 = lanes_log2_of(launch.plan.partial_rows, p.cols, kElements<A>),
       .wide = p.weight != p.x,
   };
   const std::int64_t columns = std::int64_t{kElements<A>} << reduce.lanes_log2;
-  const std::int64_t tiles = (p.cols + columns - 1) / columns;
-  const Grid grid = {.blocks = tiles * (dweight + dbias),
+  reduce.tiles = static_cast<unsigned>((p.cols + columns - 1) / columns);
+  const Grid grid = {.blocks = std::int64_t{reduce.tiles} * (dweight + dbias),
                      .threads = kThreads,
                      .lds_bytes = kThreads * sizeof(Packet),
                      .early = launch.device.bulk_copies,
