@@ -21,11 +21,24 @@ struct BackwardRingArgs {
   const float* mean;
   const float* rstd;
   Parameter weight;
-  char* dx;        // null: not asked for
+  bool dx;         // is asked for
   float* dweight;  // partial rows: groups × pitch; null: not asked for
   float* dbias;
   std::int64_t pitch;
 };
+
+// What a row's dx is made of: x̂ = (x − mean)·rstd and
+// dx = (g − c1 − x̂·c2)·rstd = (x − mean)·slope + g·rstd + shift, slope = −c2·rstd², shift =
+// −c1·rstd. Where f32 cannot hold these, c1 and c2 are kept, and NaN for rstd, which block.values
+// has, too.
+__device__ __forceinline__ RowResult row_result(Pair scale, float c1, float c2) {
+  const float slope = -c2 * scale.b * scale.b, shift = -c1 * scale.b;
+  if (is_finite(slope) && is_finite(shift)) return {{scale.a, scale.b, shift, slope}};
+  return {{scale.a, NAN, c1, c2}};
+}
+__device__ __forceinline__ bool is_extreme(const RowResult& result) {
+  return result.value[1] != result.value[1];
+}
 
 template <class T, int R>
 struct BackwardFinisher {
@@ -64,8 +77,9 @@ struct BackwardFinisher {
     const float c2 = __shfl(mean_of_sum, (2 * r + 1) * kLanes, kWave);
     if (lane < R) {
       const int row = turn.stage(ring) * R + r;
-      const Pair scale = *block.values(row);
-      *block.result(row) = {{scale.a, scale.b, c1, -scale.b * c2}};
+      Pair scale = *block.values(row);
+      if (ring.cols == 1) scale.b = 0;  // dx of a single column is exactly 0
+      *block.result(row) = row_result(scale, c1, c2);
     }
   }
 };
@@ -76,10 +90,16 @@ class BackwardLane {
   // Packets of x and dy that are read at once. Four and their sums leave room for one.
   static constexpr int N = V <= 3 ? V : 1;
   static constexpr int E = kElements<T>, kSums = 2 * R, kLanes = BackwardFinisher<T, R>::kLanes;
+  static constexpr bool kStraight = LaneChunks<T, V>::kStraight;
 
  public:
   __device__ __forceinline__ BackwardLane(const BackwardRingArgs& args, const Block<T>& block)
-      : a_(args), block_(block), chunks_(block), x_(block, args.x), dy_(block, args.dy) {}
+      : a_(args),
+        block_(block),
+        chunks_(block),
+        out_(first_output(block, chunks_)),
+        x_(block, args.x, args.ring.line_step[0]),
+        dy_(block, args.dy, args.ring.line_step[1]) {}
 
   // Before the waves meet.
   __device__ __forceinline__ void start() {
@@ -97,45 +117,36 @@ class BackwardLane {
       if (r > 0 && step * R + r >= block_.slice.rows) break;
       const Pair scale = *block_.values(stage * R + r);
       const int at[2] = {place(stage, r, step, 0), place(stage, r, step, 1)};
-#pragma unroll
-      for (int first = 0; first < V; first += N) {
-        Packet packets[2][N];
-        read_packets<T, true>(block_, chunks_, at, first, packets);
-#pragma unroll
-        for (int j = first; j < first + N && j < V; ++j) {
-          if (j >= 3) weight_.stay_packed(j);  // registers are short by half a packet
-          // A lane without a chunk has zeros there; 0 − mean, times rstd, might overflow.
-          const float mean = chunks_.exists(block_, j) ? scale.a : 0;
-#pragma unroll
-          for (int i = 0; i < E; ++i) {
-            const float dy = element<T>(packets[1][j - first], i);
-            const float normal = (element<T>(packets[0][j - first], i) - mean) * scale.b;
-            const float g = weighted(dy, weight_.get(j, i));
-            sums[2 * r] += g;
-            sums[2 * r + 1] = fmaf(g, normal, sums[2 * r + 1]);
-            dweight_[j][i] = fmaf(dy, normal, dweight_[j][i]);
-            dbias_[j][i] += dy;
-          }
-        }
+      float sum[2] = {};
+      if (kStraight && chunks_.whole && is_aligned(at)) {
+        sum_row<kStraight>(at, scale, sum);
+      } else {
+        sum_row<false>(at, scale, sum);
       }
+      sums[2 * r] = sum[0];
+      sums[2 * r + 1] = sum[1];
     }
-    if (a_.dx == nullptr) return;
+    if (!a_.dx) return;
     const float mine = wave_sums(sums);
-    const int lane = chunks_.lane(), wave = block_.slice.rank * ring.waves + chunks_.wave();
-    const Lds<float> place =
-        block_.memory.template at<float>(ring.slots + turn.slot * ring.slot_bytes) +
-        (wave * kSums + lane / kLanes);
+    const unsigned lane = chunks_.lane();
+    const int wave = block_.slice.rank * ring.waves + static_cast<int>(chunks_.wave());
+    const int first_rank = static_cast<int>(lane % kLanes);
+    const Lds<float> place = block_.memory.template at<float>(
+        ring.slots + turn.slot * ring.slot_bytes +
+        (wave * kSums + static_cast<int>(lane / kLanes)) * static_cast<int>(sizeof(float)));
     const Lds<AsyncBarrier> barrier = block_.sums(turn.slot);
     if (ring.split == 1) {
-      if (lane % kLanes == 0) {
+      if (first_rank == 0) {
         *place = mine;
         barrier_arrive(barrier);
       }
       return;
     }
-#pragma unroll 1
-    for (int rank = lane % kLanes; rank < ring.split; rank += kLanes) {
-      post(remote(place, rank), mine, remote(barrier, rank));
+    // Clusters have at most 16 blocks.
+#pragma unroll
+    for (int i = 0; i < 16; i += kLanes) {
+      const int rank = first_rank + i;
+      if (rank < ring.split) post(remote(place, rank), mine, remote(barrier, rank));
     }
   }
 
@@ -148,28 +159,16 @@ class BackwardLane {
     for (int r = 0; r < R; ++r) {
       if (r > 0 && step * R + r >= block_.slice.rows) break;
       const RowResult result = *block_.result(stage * R + r);
-      const float mean = result.value[0], rstd = result.value[1], c1 = result.value[2],
-                  minus_slope = result.value[3];
       const int at[2] = {place(stage, r, step, 0), place(stage, r, step, 1)};
-      char* slice = a_.dx + block_.row(step * R + r) * ring.out_stride + slice_offset(block_);
-#pragma unroll
-      for (int first = 0; first < V; first += N) {
-        Packet packets[2][N], out[N];
-        read_packets<T, false>(block_, chunks_, at, first, packets);
-#pragma unroll
-        for (int j = first; j < first + N && j < V; ++j) {
-          if (j >= 3) weight_.stay_packed(j);
-          float dx[E];
-#pragma unroll
-          for (int i = 0; i < E; ++i) {
-            const float g = weighted(element<T>(packets[1][j - first], i), weight_.get(j, i));
-            const float centred = element<T>(packets[0][j - first], i) - mean;
-            dx[i] = fmaf(centred, minus_slope, g - c1) * rstd;
-          }
-          out[j - first] = pack<T>(dx);
-        }
-        write_packets<T>(block_, chunks_, slice, first, out);
+      if (is_extreme(result)) {
+        const float rstd = block_.values(stage * R + r)->b, c2 = result.value[3];
+        apply_row<false, true>(at, {{result.value[0], rstd, result.value[2], -c2 * rstd}});
+      } else if (kStraight && chunks_.whole && is_aligned(at)) {
+        apply_row<kStraight, false>(at, result);
+      } else {
+        apply_row<false, false>(at, result);
       }
+      out_ += ring.out_step;
     }
   }
 
@@ -186,8 +185,60 @@ class BackwardLane {
   }
 
  private:
-  // g, the same number in both phases, so that dX of a single column is exactly 0. Of two 16-bit
-  // numbers it is exact, whether or not the compiler makes it one half of a fused multiply-add.
+  // Adds a row to the column sums, and Σg and Σg·x̂ of the lane's part of it to `sum`.
+  template <bool kQuick>
+  __device__ __forceinline__ void sum_row(const int (&at)[2], const Pair& scale, float (&sum)[2]) {
+#pragma unroll
+    for (int first = 0; first < V; first += N) {
+      Packet packets[2][N];
+      read_packets<T, kQuick, true>(block_, chunks_, at, first, packets);
+#pragma unroll
+      for (int j = first; j < first + N && j < V; ++j) {
+        if (j >= 3) weight_.stay_packed(j);  // registers are short by half a packet
+        // A lane without a chunk has zeros there; 0 − mean, times rstd, might overflow.
+        const float mean = kQuick || chunks_.exists(block_, j) ? scale.a : 0;
+#pragma unroll
+        for (int i = 0; i < E; ++i) {
+          const float dy = element<T>(packets[1][j - first], i);
+          const float normal = (element<T>(packets[0][j - first], i) - mean) * scale.b;
+          const float g = weighted(dy, weight_.get(j, i));
+          sum[0] += g;
+          sum[1] = fmaf(g, normal, sum[1]);
+          dweight_[j][i] = fmaf(dy, normal, dweight_[j][i]);
+          dbias_[j][i] += dy;
+        }
+      }
+    }
+  }
+
+  // kExtreme: of c1 and −c2·rstd instead of shift and slope.
+  template <bool kQuick, bool kExtreme>
+  __device__ __forceinline__ void apply_row(const int (&at)[2], const RowResult& result) {
+    const float mean = result.value[0], rstd = result.value[1], shift = result.value[2],
+                slope = result.value[3];
+#pragma unroll
+    for (int first = 0; first < V; first += N) {
+      Packet packets[2][N], out[N];
+      read_packets<T, kQuick, false>(block_, chunks_, at, first, packets);
+#pragma unroll
+      for (int j = first; j < first + N && j < V; ++j) {
+        if (j >= 3) weight_.stay_packed(j);
+        float dx[E];
+#pragma unroll
+        for (int i = 0; i < E; ++i) {
+          const float g = weighted(element<T>(packets[1][j - first], i), weight_.get(j, i));
+          const float centred = element<T>(packets[0][j - first], i) - mean;
+          dx[i] = kExtreme ? fmaf(centred, slope, g - shift) * rstd
+                           : fmaf(centred, slope, fmaf(g, rstd, shift));
+        }
+        out[j - first] = pack<T>(dx);
+      }
+      write_packets<T, kQuick>(block_, chunks_, out_, first, out);
+    }
+  }
+
+  // g, the same number in both phases. Of two 16-bit numbers it is exact, whether or not the
+  // compiler makes it one half of a fused multiply-add.
   __device__ __forceinline__ static float weighted(float dy, float weight) {
     return kPacked ? dy * weight : product(dy, weight);
   }
@@ -217,6 +268,7 @@ class BackwardLane {
   const BackwardRingArgs& a_;
   const Block<T>& block_;
   const LaneChunks<T, V> chunks_;
+  char* out_;  // chunk 0 of the row that is written next
   const LinePlace x_, dy_;
   Parameters<T, kPacked, V> weight_;
   float dweight_[V][E] = {};
@@ -227,7 +279,7 @@ template <class T, int V, int R, bool kPacked>
 __device__ __forceinline__ void backward(const BackwardRingArgs& args) {
   const Ring& ring = args.ring;
   const Block<T> block(ring);
-  const bool exchange = args.dx != nullptr;
+  const bool exchange = args.dx;
   const int wave = static_cast<int>(threadIdx.x) / kWave;
   // mean and rstd as the kernel uses them: where x̂ = 0 by definition, as x·0.
   const auto scale_of_row = [&](std::int64_t row) {
@@ -328,13 +380,14 @@ hipError_t backward_ring(const BackwardArgs& args, const Launch& launch) {
       return asked ? reinterpret_cast<float*>(workspace + offset) : nullptr;
     };
     const BackwardRingArgs kernel_args = {
-        .ring = make_ring(launch, dx ? args.dx : args.x, dx ? p.cols : args.x_stride),
+        .ring = make_ring(launch, dx ? args.dx : args.x, dx ? p.cols : args.x_stride, args.x_stride,
+                          args.dy_stride),
         .x = make_rows(args.x, args.x_stride, p.rows, p.cols, sizeof(T)),
         .dy = make_rows(args.dy, args.dy_stride, p.rows, p.cols, sizeof(T)),
         .mean = static_cast<const float*>(args.mean),
         .rstd = static_cast<const float*>(args.rstd),
         .weight = {args.weight, p.weight != p.x},
-        .dx = dx ? static_cast<char*>(args.dx) : nullptr,
+        .dx = dx,
         .dweight = partial(p.grads.dweight, plan.dweight_offset),
         .dbias = partial(p.grads.dbias, plan.dbias_offset),
         .pitch = plan.pitch};

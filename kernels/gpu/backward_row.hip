@@ -23,7 +23,7 @@ __device__ __forceinline__ void backward_rows(const BackwardRowArgs& args) {
   ParameterPackets<T, kWide> weight[V];
 #pragma unroll
   for (int v = 0; v < V; ++v) {
-    weight[v].request(args.weight, from_accumulate<T>(1), v * lanes + group.lane, shape);
+    weight[v].request(args.weight, 1, v * lanes + group.lane, shape);
   }
 
   // A group without a row has zeros for one: in x, dy, mean and rstd.

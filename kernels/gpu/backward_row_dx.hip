@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(launch_bound(kBackwardRowDx, V))
   constexpr bool kKeep = V <= 2;
   constexpr int kRequested = kKeep ? V : 1;
   BlockGroup<A> group;
-  const T one = from_accumulate<T>(1);
+  const accumulate_t<T> one = 1;
   for (std::int64_t r = blockIdx.x; r < args.rows; r += gridDim.x) {
     const BackwardRowArgs& a = reread(args);
     const RowShape<T> shape = shape_of_row<T>(a, r);

@@ -142,11 +142,13 @@ __device__ __forceinline__ void forward_packets(const ForwardPacketsArgs& args) 
     }
     schedule_here();
     const float squares = group.sum((q[0] + q[1]) + (q[2] + q[3]));
-    float scale = 1, rstd;
-    if (!is_finite(sum) || needs_scaling(squares, a.eps, scale)) {
-      rstd = rstd_of_extreme_row<T>(reinterpret_cast<const T*>(a.x + r * a.x_stride), a.cols,
-                                    group.lane, group.lanes, a.eps, sum, squares, mean,
-                                    [&](float value) { return group.sum(value); });
+    float rstd;
+    if (!is_finite(sum) || scale_of_squares(squares, a.eps) != 1) {
+      const auto row = statistics_of_extreme_row<T>(
+          reinterpret_cast<const T*>(a.x + r * a.x_stride), a.cols, group.lane, group.lanes, a.eps,
+          [&](float value) { return group.sum(value); });
+      mean = row.mean;
+      rstd = row.rstd;
     } else {
       rstd = rstd_of(squares, cols, 1.0f, a.eps);
     }

@@ -71,8 +71,9 @@ struct ForwardFinisher {
     }
     squares = all_lanes_sum(squares);
 
-    float scale = 1, rstd;
-    if (is_finite(sum) && !needs_scaling(squares, a.eps, scale)) {
+    const float scale = scale_of_squares(squares, a.eps);
+    float rstd;
+    if (is_finite(sum) && scale == 1) {
       rstd = reciprocal_root(cols.divide(squares) + eps);
     } else if (is_finite(sum)) {
       rstd = rstd_of(scaled_squares(r, mean, scale), cols.value, scale, a.eps);
@@ -113,10 +114,15 @@ template <class T, int V, bool kPacked>
 class ForwardLane {
   static constexpr int E = kElements<T>;
   static constexpr int N = V <= 4 ? V : 2;  // packets read at once, second phase
+  static constexpr bool kStraight = LaneChunks<T, V>::kStraight;
 
  public:
   __device__ __forceinline__ ForwardLane(const ForwardRingArgs& args, const Block<T>& block)
-      : a_(args), block_(block), chunks_(block), x_(block, args.x) {}
+      : a_(args),
+        block_(block),
+        chunks_(block),
+        out_(first_output(block, chunks_)),
+        x_(block, args.x, args.ring.line_step[0]) {}
 
   // Before the waves meet.
   __device__ __forceinline__ void start() {
@@ -137,39 +143,44 @@ class ForwardLane {
     const float row_first = block_.values(stage)->a;
     const int at[1] = {stage * ring.row_bytes + x_.of(k)};
     Packet packets[1][V];
-    read_packets<T, false>(block_, chunks_, at, 0, packets);
-    float d[V][E], s[2] = {};
-#pragma unroll
-    for (int j = 0; j < V; ++j) {
-      const float first = chunks_.exists(block_, j) ? row_first : 0;
-#pragma unroll
-      for (int i = 0; i < E; ++i) d[j][i] = element<T>(packets[0][j], i) - first;
+    if (kStraight && chunks_.whole && is_aligned(at)) {
+      read_packets<T, kStraight, false>(block_, chunks_, at, 0, packets);
+    } else {
+      read_packets<T, false, false>(block_, chunks_, at, 0, packets);
     }
-    if (chunks_.partial) replace_outside(d, 0);
+    float x[V][E], s[2] = {};
 #pragma unroll
     for (int j = 0; j < V; ++j) {
 #pragma unroll
-      for (int i = 0; i < E; ++i) s[i % 2] += d[j][i];
+      for (int i = 0; i < E; ++i) x[j][i] = element<T>(packets[0][j], i);
+    }
+    if (chunks_.partial) replace_outside(x, row_first);
+#pragma unroll
+    for (int j = 0; j < V; ++j) {
+      s[j % 2] += sum_about<T>(x[j], chunks_.exists(block_, j) ? row_first : 0);
     }
     float sum = all_lanes_sum(s[0] + s[1]);
-    if (!is_finite(sum)) sum = mark_of_extreme_sum(at);
+    if (!is_finite(sum)) sum = extreme_sum(at, row_first);
 
     // From LDS, not from two registers over the whole loop: three packets a lane leave none.
     const Pair count = block_.memory.template at<Pair>(ring.counts)[wave()];
-    const float mean = Divisor<float>(count.a, count.b).divide(sum);
-    if (chunks_.partial) replace_outside(d, mean);
-    float q[2] = {};
+    const Mean<float> mean = mean_at(row_first, Divisor<float>(count.a, count.b).divide(sum));
+    if (chunks_.partial) replace_outside(x, mean.high);
+    // What rounding takes from the mean, squared, is not part of the variance. (Where its square is
+    // beyond f32 the others' are, too, and Inf − Inf would be NaN.)
+    const float lost = fminf(count.a * mean.low * mean.low, Extremes<float>::kMax);
+    float q[2] = {chunks_.lane() == 0 ? -lost : 0, 0};
 #pragma unroll
     for (int j = 0; j < V; ++j) {
-      const float centre = chunks_.exists(block_, j) ? mean : 0;
+      const float centre = chunks_.exists(block_, j) ? mean.high : 0;
 #pragma unroll
       for (int i = 0; i < E; ++i) {
-        const float centred = d[j][i] - centre;
+        const float centred = x[j][i] - centre;
         q[i % 2] = fmaf(centred, centred, q[i % 2]);
       }
     }
     const float squares = all_lanes_sum(q[0] + q[1]);
-    const int lane = chunks_.lane();
+    const int lane = static_cast<int>(chunks_.lane());
     if (lane < ring.split) {
       const Lds<Pair> place =
           block_.memory.template at<Pair>(ring.slots + turn.slot * ring.slot_bytes) + wave();
@@ -189,18 +200,30 @@ class ForwardLane {
     const int stage = turn.stage(ring);
     barrier_wait(block_.ready(stage), turn.stage_parity(ring));
     const RowResult result = *block_.result(stage);
-    const RowScale<float> scale = {result.value[0], result.value[1], result.value[2]};
     const int at[1] = {stage * ring.row_bytes + x_.of(k)};
-    char* slice =
-        const_cast<char*>(ring.out) + block_.row(k) * ring.out_stride + slice_offset(block_);
+    if (kStraight && chunks_.whole && is_aligned(at)) {
+      apply_row<kStraight>(at, result);
+    } else {
+      apply_row<false>(at, result);
+    }
+    out_ += ring.out_step;
+  }
+
+ private:
+  template <bool kQuick>
+  __device__ __forceinline__ void apply_row(const int (&at)[1], const RowResult& result) {
+    const RowScale<float> scale = {result.value[0], result.value[1], result.value[2]};
 #pragma unroll
     for (int first = 0; first < V; first += N) {
       Packet packets[1][N], out[N];
-      read_packets<T, false>(block_, chunks_, at, first, packets);
+      read_packets<T, kQuick, false>(block_, chunks_, at, first, packets);
 #pragma unroll
       for (int j = first; j < first + N && j < V; ++j) {
         // Registers are short by half a packet; unpacking again costs time (6 % if all were).
-        if (j >= 3) bias_.stay_packed(j);
+        if (j >= 3) {
+          weight_.stay_packed(j);
+          bias_.stay_packed(j);
+        }
         float y[E];
 #pragma unroll
         for (int i = 0; i < E; ++i) {
@@ -210,14 +233,13 @@ class ForwardLane {
         }
         out[j - first] = pack<T>(y);
       }
-      write_packets<T>(block_, chunks_, slice, first, out);
+      write_packets<T, kQuick>(block_, chunks_, out_, first, out);
     }
   }
 
- private:
   // Of the cluster.
   __device__ __forceinline__ int wave() const {
-    return block_.slice.rank * a_.ring.waves + chunks_.wave();
+    return block_.slice.rank * a_.ring.waves + static_cast<int>(chunks_.wave());
   }
   // Elements of a row that wave w of the cluster sums.
   __device__ __forceinline__ int elements_of(int w) const {
@@ -241,26 +263,33 @@ class ForwardLane {
     }
   }
 
-  // What a wave posts instead of a sum that is not finite: NaN if one of its elements is not, else
-  // Inf. (x₀ may have made it so, and then its own wave says NaN.)
-  __device__ __forceinline__ float mark_of_extreme_sum(const int (&at)[1]) const {
-    float unusual = 0;
+  // What a wave posts where its sum is not finite: NaN if one of its elements is not, else
+  // Σ(x − x₀) by single elements, which may be Inf. (x₀ may have made it so, and then its own wave
+  // says NaN.)
+  __device__ __forceinline__ float extreme_sum(const int (&at)[1], float row_first) const {
+    float unusual = 0, sum = 0;
 #pragma unroll 1
     for (int j = 0; j < V; ++j) {
       Packet packets[1][1];
-      read_packets<T, true>(block_, chunks_, at, j, packets);
+      read_packets<T, false, true>(block_, chunks_, at, j, packets);
+      const Chunk c = chunks_.of(block_, j);
 #pragma unroll
       for (int i = 0; i < E; ++i) {
-        unusual += is_finite(element<T>(packets[0][0], i)) ? 0 : 1;
+        const float x = element<T>(packets[0][0], i);
+        unusual += is_finite(x) ? 0 : 1;
+        if (chunks_.exists(block_, j) && c.holds(i)) sum += x - row_first;
       }
     }
     const float infinity = 2 * Extremes<float>::kMax;
-    return all_lanes_sum(unusual) > 0 ? infinity - infinity : infinity;
+    sum = all_lanes_sum(sum);
+    if (all_lanes_sum(unusual) > 0) return infinity - infinity;
+    return is_finite(sum) ? sum : infinity;
   }
 
   const ForwardRingArgs& a_;
   const Block<T>& block_;
   const LaneChunks<T, V> chunks_;
+  char* out_;  // chunk 0 of the row that is written next
   const LinePlace x_;
   Parameters<T, kPacked, V> weight_, bias_;
 };
@@ -357,7 +386,7 @@ hipError_t forward_ring(const ForwardArgs& args, const Launch& launch) {
 
     const bool wide = p.weight != p.x;
     const ForwardRingArgs kernel_args = {
-        .ring = make_ring(launch, args.y, p.cols),
+        .ring = make_ring(launch, args.y, p.cols, args.x_stride),
         .x = make_rows(args.x, args.x_stride, p.rows, p.cols, sizeof(T)),
         .weight = {args.weight, wide},
         .bias = {args.bias, wide},

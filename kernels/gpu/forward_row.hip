@@ -34,6 +34,9 @@ inline constexpr int kParametersAhead = 1, kMostOfSixteen = 4;
 inline constexpr int kParametersAhead = 4, kMostOfSixteen = 1;
 #endif
 
+// Whole: RowShape. Wide: f32 weights of 16-bit rows.
+enum class RowsAre { any, whole, whole_wide };
+
 template <class T, bool kWhole>
 __device__ __forceinline__ RowShape<T, kWhole> shape_of_row(const ForwardRowArgs& a,
                                                             std::int64_t r) {
@@ -48,15 +51,19 @@ __device__ __forceinline__ RowReader reader_of_row(const ForwardRowArgs& a, std:
   return r < a.rows ? reader_of<T>(a.x, a.x.row(r), shape) : RowReader{};
 }
 
-// kAhead: the loads of the group's next row are under way across the sums of this one; of its first
-// kNext packets into registers of their own, of the others in place, as soon as this row is done
-// with them. kWhole: RowShape.
-template <class T, int V, bool kBlock, bool kAhead, bool kWhole>
+// kAhead: the loads of the group's next row are under way before this one is done: where x − mean
+// is kept, from the second sum on; else from the first sum on for the first kNext packets, which
+// have registers of their own, and for the others as soon as this row is done with them.
+template <class T, int V, bool kBlock, bool kAhead, RowsAre kRows>
 __device__ __forceinline__ void forward_rows(const ForwardRowArgs& args) {
   using A = accumulate_t<T>;
+  constexpr bool kWhole = kRows != RowsAre::any;
   // AMD: 16 packets in 256 registers leave room for one of the next row, and of the parameters.
   constexpr int kMost = V > 8 ? kMostOfSixteen : 4;
-  constexpr int E = kElements<T>, kNext = !kAhead ? 0 : V < kMost ? V : kMost;
+  constexpr int E = kElements<T>;
+  // Whether x − mean stays in registers from the second sum on, where its unpacked form is kept.
+  constexpr bool kKept = kWhole && (sizeof(T) != 2 || V <= 4);
+  constexpr int kNext = !kAhead || kKept ? 0 : V < kMost ? V : kMost;
   // No divisions, 200 cycles each. Where registers are short the branches in them are needed: in
   // one straight piece of code ptxas unpacks all packets at once, and spills.
   constexpr bool kQuick = kWhole && V <= 8;
@@ -98,10 +105,13 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& args) {
       first = next_first;
 #pragma unroll
       for (int v = 0; v < kNext; ++v) x[v] = next[v];
-      next_first = first_of(a, r + step);
-      const RowReader following = reader_of_row(a, r + step, shape_of_row<T, kWhole>(a, r + step));
+      if constexpr (!kKept) {
+        next_first = first_of(a, r + step);
+        const RowReader following =
+            reader_of_row(a, r + step, shape_of_row<T, kWhole>(a, r + step));
 #pragma unroll
-      for (int v = 0; v < kNext; ++v) next[v] = following.load_whole(v * lanes + lane);
+        for (int v = 0; v < kNext; ++v) next[v] = following.load_whole(v * lanes + lane);
+      }
     } else {
       first = first_of(a, r);
 #pragma unroll
@@ -113,12 +123,14 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& args) {
       for (int v = 0; v < V; ++v) reader.load_rest(x[v], v * lanes + lane, shape);
     }
 
-    ParameterPackets<T> weight[kRequested], bias[kRequested];
+    using Parameters = std::conditional_t<kRows == RowsAre::any, ParameterPackets<T>,
+                                          WholeParameterPackets<T, kRows == RowsAre::whole_wide>>;
+    Parameters weight[kRequested], bias[kRequested];
     const auto request_parameters = [&] {
 #pragma unroll
       for (int v = 0; v < kRequested; ++v) {
-        weight[v].request(a.weight, from_accumulate<T>(1), v * lanes + lane, shape);
-        bias[v].request(a.bias, from_accumulate<T>(0), v * lanes + lane, shape);
+        weight[v].request(a.weight, 1, v * lanes + lane, shape);
+        bias[v].request(a.bias, 0, v * lanes + lane, shape);
       }
     };
     if (kAtOnce) request_parameters();
@@ -128,12 +140,18 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& args) {
     forget(lane);
 #pragma unroll
     for (int v = 0; v < V; ++v) {
-      A d[E];
+      A values[E];
 #pragma unroll
-      for (int i = 0; i < E; ++i) d[i] = element<T>(x[v], i) - first;
-      shape.mask(d, v * lanes + lane);
+      for (int i = 0; i < E; ++i) values[i] = element<T>(x[v], i);
+      if constexpr (kWhole) {  // absent packets are zero
+        s[v % 4] += sum_about<T>(values, shape.full.has(v * lanes + lane) ? first : 0);
+      } else {
 #pragma unroll
-      for (int i = 0; i < E; ++i) s[i % 4] += d[i];
+        for (int i = 0; i < E; ++i) values[i] -= first;
+        shape.mask(values, v * lanes + lane);
+#pragma unroll
+        for (int i = 0; i < E; ++i) s[i % 4] += values[i];
+      }
     }
     const A sum = group.sum((s[0] + s[1]) + (s[2] + s[3]));
     const auto over_cols = [&a](A total) {
@@ -143,37 +161,45 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& args) {
     };
     Mean<A> mean = mean_at(first, over_cols(sum));
 
-    A q[4] = {};
+    // Around the rounded mean: what rounding took from it is subtracted from the variance.
+    A q[4] = {}, kept[kKept ? V : 1][E];
     forget(lane);
 #pragma unroll
     for (int v = 0; v < V; ++v) {
       if (V > 1) forget_unpacked(x[v]);
-      A d[E];
+      A(&d)[E] = kept[kKept ? v : 0];
+      // Absent packets are zero.
+      const A centre = kWhole && !shape.full.has(v * lanes + lane) ? 0 : mean.high;
 #pragma unroll
-      for (int i = 0; i < E; ++i) d[i] = mean.centred(element<T>(x[v], i));
-      shape.mask(d, v * lanes + lane);
+      for (int i = 0; i < E; ++i) d[i] = element<T>(x[v], i) - centre;
+      if (!kWhole) shape.mask(d, v * lanes + lane);
 #pragma unroll
-      for (int i = 0; i < E; ++i) q[i % 4] += d[i] * d[i];
+      for (int i = 0; i < E; ++i) q[i % 4] = fused(d[i], d[i], q[i % 4]);
+    }
+    if constexpr (kAhead && kKept) {
+      next_first = first_of(a, r + step);
+      const RowReader following = reader_of_row(a, r + step, shape_of_row<T, kWhole>(a, r + step));
+#pragma unroll
+      for (int v = 0; v < V; ++v) x[v] = following.load_whole(v * lanes + lane);
     }
     if (!kAtOnce) request_parameters();
     const A squares = group.sum((q[0] + q[1]) + (q[2] + q[3]));
 
-    A scale = 1, rstd = 0;
+    A rstd = 0;
     const bool extreme =
-        shape.cols > 0 && (!is_finite(sum) || needs_scaling(squares, a.eps, scale));
+        shape.cols > 0 && (!is_finite(sum) || scale_of_squares(squares, a.eps) != A{1});
     // Where rows of a wave differ, all its lanes take part in the sums of those that are extreme.
     if (kBlock ? extreme : wave_any(extreme)) {
-      Mean<A> extreme_mean = mean;
-      const A extreme_rstd = rstd_of_extreme_row<T>(
+      const auto row = statistics_of_extreme_row<T>(
           reinterpret_cast<const T*>(a.x.row(r)), extreme ? a.cols : 0, group.lane, group.lanes,
-          a.eps, sum, squares, extreme_mean, [&](A value) { return group.sum(value); });
+          a.eps, [&](A value) { return group.sum(value); });
       if (extreme) {
-        mean = extreme_mean;
-        rstd = extreme_rstd;
+        mean = row.mean;
+        rstd = row.rstd;
       }
     }
     if (!extreme) {
-      const A variance = over_cols(squares) + static_cast<A>(a.eps);
+      const A variance = over_cols(squares) - mean.low * mean.low + static_cast<A>(a.eps);
       rstd = kQuick ? reciprocal_root(variance) : A{1} / sqrt(variance);
     }
     if (shape.cols > 0 && group.lane == 0) {
@@ -183,41 +209,96 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& args) {
 
     const RowScale<A> normalise = scale_of(mean, rstd);
     char* y = a.y + (r * a.cols - shape.shift) * static_cast<std::int64_t>(sizeof(T));
-    if (kNext < V && kAhead) {
+    if (kKept && extreme) {  // around another mean
+      const RowReader again = reader_of_row(a, r, shape);
+#pragma unroll
+      for (int v = 0; v < V; ++v) {
+        Packet packet = again.load_whole(v * lanes + lane);
+        again.load_rest(packet, v * lanes + lane, shape);
+#pragma unroll
+        for (int i = 0; i < E; ++i) kept[v][i] = element<T>(packet, i) - normalise.mean;
+      }
+    }
+    if (kNext < V && kAhead && !kKept) {
       reader = reader_of_row(a, r + step, shape_of_row<T, kWhole>(a, r + step));
     }
     forget(lane);
 #pragma unroll
     for (int v = 0; v < V; ++v) {
-      if (V > 1) forget_unpacked(x[v]);
+      if (V > 1 && !kKept) forget_unpacked(x[v]);
       A w[E], b[E], out[E];
       weight[v % kRequested].take(a.weight, w);
       bias[v % kRequested].take(a.bias, b);
 #pragma unroll
       for (int i = 0; i < E; ++i) {
-        out[i] = normalise.normalised(element<T>(x[v], i)) * w[i] + b[i];
+        const A d = kKept ? kept[kKept ? v : 0][i] : element<T>(x[v], i) - normalise.mean;
+        out[i] = fused(fused(d, normalise.rstd, normalise.rest), w[i], b[i]);
       }
       if (v + kRequested < V) {
         const int ahead = (v + kRequested) * lanes + lane;
-        weight[v % kRequested].request(a.weight, from_accumulate<T>(1), ahead, shape);
-        bias[v % kRequested].request(a.bias, from_accumulate<T>(0), ahead, shape);
+        weight[v % kRequested].request(a.weight, 1, ahead, shape);
+        bias[v % kRequested].request(a.bias, 0, ahead, shape);
       }
       shape.store(y, v * lanes + lane, pack<T>(out));
-      if (kAhead && v >= kNext) x[v] = reader.load_whole(v * lanes + lane);
+      if (kAhead && !kKept && v >= kNext) x[v] = reader.load_whole(v * lanes + lane);
     }
   }
 }
 
-template <class T, int V, bool kWhole>
-__global__ void __launch_bounds__(launch_bound(kForwardWave, V))
-    forward_wave_kernel(ForwardRowArgs args) {
-  forward_rows<T, V, false, false, kWhole>(args);
+// Blocks of a multiprocessor that registers have to do for. Two of 512 threads are 64 registers
+// instead of 80, and a third more rows under way in the smaller blocks that are launched. Without a
+// number ptxas sometimes wants two, and spills for it.
+template <int V, bool kBlock, bool kAhead, RowsAre kRows>
+constexpr int least_blocks() {
+#if defined(__CUDACC__)
+  if (V == (kBlock ? 4 : 3) && !kAhead && kRows == RowsAre::whole) return 2;
+#endif
+  return 1;
 }
-// Without the 1, ptxas sometimes wants two blocks on a multiprocessor, and spills for it.
-template <class T, int V, bool kAhead, bool kWhole>
-__global__ void __launch_bounds__(launch_bound(kForwardRow, V), 1)
+template <class T, int V, RowsAre kRows>
+__global__ void __launch_bounds__(launch_bound(kForwardWave, V),
+                                  (least_blocks<V, false, false, kRows>()))
+    forward_wave_kernel(ForwardRowArgs args) {
+  forward_rows<T, V, false, false, kRows>(args);
+}
+template <class T, int V, bool kAhead, RowsAre kRows>
+__global__ void __launch_bounds__(launch_bound(kForwardRow, V),
+                                  (least_blocks<V, true, kAhead, kRows>()))
     forward_row_kernel(ForwardRowArgs args) {
-  forward_rows<T, V, true, kAhead, kWhole>(args);
+  forward_rows<T, V, true, kAhead, kRows>(args);
+}
+
+using ForwardRowKernel = void (*)(ForwardRowArgs);
+
+template <class T, int V>
+ForwardRowKernel forward_wave_kernel_for(RowsAre rows) {
+  if constexpr (sizeof(T) == 2) {
+    if (rows == RowsAre::whole_wide) return forward_wave_kernel<T, V, RowsAre::whole_wide>;
+  }
+  return rows == RowsAre::any ? forward_wave_kernel<T, V, RowsAre::any>
+                              : forward_wave_kernel<T, V, RowsAre::whole>;
+}
+// With the next row under way: for wide weights there is no kernel of its own, and AMD has
+// forward_packets for whole packets.
+#if defined(__CUDACC__) || (defined(HIPNORM_EMULATED) && HIPNORM_EMULATED_WAVE == 32)
+inline constexpr bool kWholeAhead = true;
+#else
+inline constexpr bool kWholeAhead = false;
+#endif
+template <class T, int V, bool kAhead>
+ForwardRowKernel forward_row_kernel_for(RowsAre rows) {
+  if constexpr (!kAhead && sizeof(T) == 2) {
+    if (rows == RowsAre::whole_wide) return forward_row_kernel<T, V, kAhead, RowsAre::whole_wide>;
+  }
+  if constexpr (!kAhead || kWholeAhead) {
+    if (rows == RowsAre::whole) return forward_row_kernel<T, V, kAhead, RowsAre::whole>;
+  }
+  return forward_row_kernel<T, V, kAhead, RowsAre::any>;
+}
+
+RowsAre rows_are(const Problem& problem) {
+  if (!whole_packets(problem)) return RowsAre::any;
+  return problem.weight == problem.x ? RowsAre::whole : RowsAre::whole_wide;
 }
 
 template <class T>
@@ -255,9 +336,8 @@ template <class T>
 hipError_t forward_wave(const ForwardArgs& args, const Launch& launch) {
   return with_vectors<T, kForwardWave>(launch.plan.vectors, [&]<int V>() {
     const ForwardRowArgs a = kernel_args<T>(args, launch);
-    const auto kernel = whole_packets(launch.problem) ? forward_wave_kernel<T, V, true>
-                                                      : forward_wave_kernel<T, V, false>;
-    return launch_kernel(kernel, grid_of(launch, 0), a);
+    return launch_kernel(forward_wave_kernel_for<T, V>(rows_are(launch.problem)),
+                         grid_of(launch, 0), a);
   });
 }
 
@@ -265,22 +345,21 @@ template <class T>
 hipError_t forward_row(const ForwardArgs& args, const Launch& launch) {
   return with_vectors<T, kForwardRow>(launch.plan.vectors, [&]<int V>() {
     const ForwardRowArgs a = kernel_args<T>(args, launch);
-    const bool whole = whole_packets(launch.problem);
-    const auto kernel = launch.config.stages > 1 ? whole ? forward_row_kernel<T, V, true, true>
-                                                         : forward_row_kernel<T, V, true, false>
-                        : whole                  ? forward_row_kernel<T, V, false, true>
-                                                 : forward_row_kernel<T, V, false, false>;
+    const RowsAre rows = rows_are(launch.problem);
+    const auto kernel = launch.config.stages > 1 ? forward_row_kernel_for<T, V, true>(rows)
+                                                 : forward_row_kernel_for<T, V, false>(rows);
     return launch_kernel(kernel, grid_of(launch, kRowLdsBytes), a);
   });
 }
 
 template <class T>
-int forward_row_resident(const Config& config, const Plan& plan, const Problem&,
+int forward_row_resident(const Config& config, const Plan& plan, const Problem& problem,
                          const Device& device) {
   int blocks = 0;
   (void)with_vectors<T, kForwardRow>(plan.vectors, [&]<int V>() {
-    const auto kernel = config.stages > 1 ? forward_row_kernel<T, V, true, false>
-                                          : forward_row_kernel<T, V, false, false>;
+    const RowsAre rows = rows_are(problem);
+    const auto kernel = config.stages > 1 ? forward_row_kernel_for<T, V, true>(rows)
+                                          : forward_row_kernel_for<T, V, false>(rows);
     blocks =
         resident_clusters(kernel, device, plan.threads, static_cast<std::size_t>(plan.lds_bytes));
     return hipSuccess;

@@ -144,13 +144,15 @@ __global__ void __launch_bounds__(kMaxThreads) forward_stream_kernel(ForwardStre
     Mean<A> mean;
     mean.high = static_cast<A>(origin + offset);
     mean.low = static_cast<A>((static_cast<double>(origin) - mean.high) + offset);
-    A scale = 1, rstd;
+    A rstd;
     const A row_squares =
         is_finite(squares) ? static_cast<A>(centred < 0 ? 0 : centred) : static_cast<A>(squares);
-    if (!is_finite(static_cast<A>(sum)) || needs_scaling(row_squares, a.eps, scale)) {
-      rstd = rstd_of_extreme_row<T>(
-          elements, a.cols, group.lane, group.lanes, a.eps, static_cast<A>(sum), row_squares, mean,
+    if (!is_finite(static_cast<A>(sum)) || scale_of_squares(row_squares, a.eps) != A{1}) {
+      const auto row = statistics_of_extreme_row<T>(
+          elements, a.cols, group.lane, group.lanes, a.eps,
           [&](A value) { return static_cast<A>(group.sum(static_cast<double>(value))); });
+      mean = row.mean;
+      rstd = row.rstd;
     } else {
       rstd = static_cast<A>(1 / sqrt((centred < 0 ? 0 : centred) / cols + a.eps));
     }
@@ -180,8 +182,8 @@ __global__ void __launch_bounds__(kMaxThreads) forward_stream_kernel(ForwardStre
 #pragma unroll
         for (int u = 0; u < kBatch; ++u) {
           ParameterPackets<T> raw_weight, raw_bias;
-          raw_weight.request(weight, from_accumulate<T>(1), v + u * threads, shape);
-          raw_bias.request(bias, from_accumulate<T>(0), v + u * threads, shape);
+          raw_weight.request(weight, 1, v + u * threads, shape);
+          raw_bias.request(bias, 0, v + u * threads, shape);
           A w[E], b[E], y[E];
           raw_weight.take(weight, w);
           raw_bias.take(bias, b);

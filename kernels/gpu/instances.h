@@ -64,7 +64,7 @@ constexpr bool takes_packets(const Problem& problem, int stages, bool amd) {
 // forward_wave, backward_wave: a row on threads / rows_per_block lanes of one wave. Three packets
 // are the row of 768 bf16 on 32 lanes.
 inline constexpr Instance kForwardWave[] = {
-    {1, 1024, 1024}, {2, 1024, 1024}, {4, 768, 512}, {8, 512, 512}};
+    {1, 1024, 1024}, {2, 1024, 1024}, {3, 512, 512}, {4, 768, 512}, {8, 512, 512}};
 inline constexpr Instance kBackwardWave[] = {
     {1, 640, 1024}, {2, 384, 512}, {3, 384, 512}, {4, 256, 0}};
 // forward_row, backward_row: a row on a block.

@@ -162,6 +162,13 @@ __device__ __forceinline__ T raw_element(const Packet& packet, int i) {
 }
 
 __device__ __forceinline__ Packet zero_packet() { return {{0, 0, 0, 0}}; }
+template <class T>
+__device__ __forceinline__ Packet packet_of(accumulate_t<T> value) {
+  accumulate_t<T> values[kElements<T>];
+#pragma unroll
+  for (int i = 0; i < kElements<T>; ++i) values[i] = value;
+  return pack<T>(values);
+}
 
 // What is read once: not kept in L1, which is left to weight and bias. Loads keep the order that
 // they are written in.

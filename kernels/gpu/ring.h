@@ -34,6 +34,8 @@ struct Ring {
   std::int64_t groups = 0;
   const char* out = nullptr;  // the tensor whose rows the chunks follow
   std::int64_t out_stride = 0;
+  std::int64_t out_step = 0;   // from a group's row to its next: groups · out_stride
+  unsigned line_step[2] = {};  // the same of x and dy, modulo kLineBytes
   int cols = 0;
   int split = 1;
   int stages = 0;
@@ -48,7 +50,9 @@ struct Ring {
   int barriers = 0;
 };
 
-inline Ring make_ring(const Launch& launch, const void* out, std::int64_t out_stride) {
+// Strides in elements. Forward: no dy.
+inline Ring make_ring(const Launch& launch, const void* out, std::int64_t out_stride,
+                      std::int64_t x_stride, std::int64_t dy_stride = 0) {
   const Problem& problem = launch.problem;
   const bool backward = problem.is_backward();
   const RingShape shape{.backward = backward,
@@ -59,10 +63,17 @@ inline Ring make_ring(const Launch& launch, const void* out, std::int64_t out_st
                         .split = launch.config.split,
                         .wave = launch.device.wave_size};
   const RingLayout layout = ring_layout(shape);
+  const std::int64_t bytes =
+      launch.plan.groups * size_of(problem.x);  // of a group's step, stride 1
+  const auto line_step = [&](std::int64_t stride) {
+    return static_cast<unsigned>(bytes * stride % kLineBytes);
+  };
   return {.rows = problem.rows,
           .groups = launch.plan.groups,
           .out = static_cast<const char*>(out),
           .out_stride = out_stride * size_of(problem.x),
+          .out_step = bytes * out_stride,
+          .line_step = {line_step(x_stride), line_step(dy_stride)},
           .cols = static_cast<int>(problem.cols),
           .split = shape.split,
           .stages = shape.stages,
@@ -111,7 +122,8 @@ struct Memory {
 #endif
 };
 
-// What the finisher finds out about a row. Forward: RowScale; backward: mean, rstd, c1, −rstd·c2.
+// What the finisher finds out about a row. Forward: RowScale; backward: mean, rstd,
+// shift, slope (backward_ring.hip).
 struct alignas(16) RowResult {
   float value[4];
 };

@@ -9,8 +9,12 @@ namespace hipnorm::gpu {
 // the slice, place + kWave, place + 2·kWave …; a wave's chunks lie together.
 template <class T, int V>
 struct LaneChunks {
+  // In straight code ptxas reads and unpacks all packets at once, for which four leave no
+  // registers.
+  static constexpr bool kStraight = V <= 3;
   int place;
   bool partial;  // any of them is not a whole packet of the row
+  bool whole;    // all V are there, whole packets: no need to ask of each (kStraight)
 
   __device__ __forceinline__ explicit LaneChunks(const Block<T>& block) {
     const int thread = static_cast<int>(threadIdx.x);
@@ -20,6 +24,7 @@ struct LaneChunks {
     for (int j = 0; j < V; ++j) {
       partial |= exists(block, j) && !of(block, j).template full<T>();
     }
+    whole = kStraight && exists(block, V - 1) && !partial;
   }
   __device__ __forceinline__ bool exists(const Block<T>& block, int j) const {
     return place + j * kWave < block.slice.count;
@@ -29,28 +34,30 @@ struct LaneChunks {
                          block.ring.cols);
   }
   // Found again where they are needed: a register each is what the largest instances lack.
-  __device__ __forceinline__ int lane() const { return opaque(place) % kWave; }
-  __device__ __forceinline__ int wave() const { return opaque(place) / (kWave * V); }
+  __device__ __forceinline__ unsigned lane() const {
+    return static_cast<unsigned>(opaque(place)) % static_cast<unsigned>(kWave);
+  }
+  __device__ __forceinline__ unsigned wave() const {
+    return static_cast<unsigned>(opaque(place)) / static_cast<unsigned>(kWave * V);
+  }
   // Bytes from the slice's first chunk to chunk j.
   __device__ __forceinline__ int offset(int j) const { return (place + j * kWave) * kPacketBytes; }
 };
 
-// Where in its line the slice of row k of a tensor begins. (Modulo 2³², of which lines are a part.)
+// Where in its line the slice of row k of a tensor begins.
 struct LinePlace {
-  const Ring& ring;
-  const Rows& tensor;
   unsigned start;
+  const unsigned& step;
   template <class T>
-  __device__ __forceinline__ LinePlace(const Block<T>& block, const Rows& of_tensor)
-      : ring(block.ring),
-        tensor(of_tensor),
-        start(
+  __device__ __forceinline__ LinePlace(const Block<T>& block, const Rows& tensor,
+                                       const unsigned& line_step)
+      : start(
             static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(tensor.row(block.slice.group)) +
-                                  static_cast<std::uintptr_t>(slice_offset(block)))) {}
+                                  static_cast<std::uintptr_t>(slice_offset(block)))),
+        step(line_step) {}
   __device__ __forceinline__ int of(int k) const {
-    const unsigned step = static_cast<unsigned>(ring.groups) * static_cast<unsigned>(tensor.stride);
-    return static_cast<int>((start + static_cast<unsigned>(k) * step) %
-                            static_cast<unsigned>(kLineBytes));
+    constexpr auto kLine = static_cast<unsigned>(kLineBytes);
+    return static_cast<int>((start + static_cast<unsigned>(k) * step) % kLine);
   }
 };
 
@@ -92,14 +99,32 @@ __device__ __forceinline__ void fill_outside(Packet& packet, Chunk c) {
   }
 }
 
+// Whether rows whose slices begin at `at`, by tensor, are read in aligned packets.
+template <int kTensors>
+__device__ __forceinline__ bool is_aligned(const int (&at)[kTensors]) {
+  return (kTensors == 1 ? at[0] : at[0] | at[kTensors - 1]) % kPacketBytes == 0;
+}
+
 // A lane's packets first, first + 1 … (those below V) of a row whose slices begin at `at`, by
 // tensor; zero where the lane has no chunk. In partial chunks neighbours' elements come along,
-// unless kMasked: then dy is zero there, and x as fill_outside has it.
-template <class T, bool kMasked, int kTensors, int N, int V>
+// unless kMasked: then dy is zero there, and x as fill_outside has it. kQuick: chunks.whole and
+// is_aligned(at).
+template <class T, bool kQuick, bool kMasked, int kTensors, int N, int V>
 __device__ __forceinline__ void read_packets(const Block<T>& block, const LaneChunks<T, V>& chunks,
                                              const int (&at)[kTensors], int first,
                                              Packet (&packets)[kTensors][N]) {
-  const bool aligned = (kTensors == 1 ? at[0] : at[0] | at[kTensors - 1]) % kPacketBytes == 0;
+  if constexpr (kQuick) {
+#pragma unroll
+    for (int t = 0; t < kTensors; ++t) {
+      const Lds<Packet> from = block.memory.template at<Packet>(at[t] + chunks.offset(first));
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        if (first + j < V) packets[t][j] = from[j * kWave];
+      }
+    }
+    return;
+  }
+  const bool aligned = is_aligned(at);
 #pragma unroll
   for (int j = 0; j < N; ++j) {
 #pragma unroll
@@ -136,25 +161,34 @@ __device__ __forceinline__ void read_packets(const Block<T>& block, const LaneCh
   }
 }
 
-// Writes a lane's packets first, first + 1 … of a row, whose slice begins at `slice` (and may begin
-// before the row).
-template <class T, int N, int V>
+// Where a lane's chunk 0 of the group's first row lies in the output. (The slice may begin before
+// the row, and the lane's chunks behind it.)
+template <class T, int V>
+__device__ __forceinline__ char* first_output(const Block<T>& block,
+                                              const LaneChunks<T, V>& chunks) {
+  return const_cast<char*>(block.ring.out) + block.slice.group * block.ring.out_stride +
+         slice_offset(block) + chunks.offset(0);
+}
+
+// Writes a lane's packets first, first + 1 … (those below V) of a row; `out` is where its chunk 0
+// lies.
+template <class T, bool kQuick, int N, int V>
 __device__ __forceinline__ void write_packets(const Block<T>& block, const LaneChunks<T, V>& chunks,
-                                              char* slice, int first, const Packet (&packets)[N]) {
-  if (!chunks.partial) {
-    char* to = slice + chunks.offset(first);
+                                              char* out, int first, const Packet (&packets)[N]) {
+  if (kQuick || !chunks.partial) {
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      if (first + j < V && chunks.exists(block, first + j)) {
-        *reinterpret_cast<Packet*>(to + j * kWave * kPacketBytes) = packets[j];
+      if (first + j < V && (kQuick || chunks.exists(block, first + j))) {
+        *reinterpret_cast<Packet*>(out + (first + j) * kWave * kPacketBytes) = packets[j];
       }
     }
     return;
   }
+  char* row = out - chunks.offset(0) - slice_offset(block);
 #pragma unroll
   for (int j = 0; j < N; ++j) {
     if (first + j < V && chunks.exists(block, first + j)) {
-      store_chunk<T>(slice - slice_offset(block), chunks.of(block, first + j), packets[j]);
+      store_chunk<T>(row, chunks.of(block, first + j), packets[j]);
     }
   }
 }

@@ -280,11 +280,10 @@ struct ParameterPackets {
   Packet raw[kWide];
 
   template <bool kWhole>
-  __device__ __forceinline__ void request(Parameter p, T absent, int v,
+  __device__ __forceinline__ void request(Parameter p, A absent, int v,
                                           const RowShape<T, kWhole>& shape) {
     if (p.data == nullptr) {
-#pragma unroll
-      for (int i = 0; i < E; ++i) set_element<T>(raw[0], i, absent);
+      raw[0] = packet_of<T>(absent);
     } else if (kWide > 1 && p.wide) {
       fetch<A>(p, v, shape);
     } else {
@@ -326,6 +325,31 @@ struct ParameterPackets {
       raw[k] = zero_packet();
       load_elements<U>(raw[k], chunk + k * 16, v * E - shape.shift + k * kElements<U>, shape.cols);
     }
+  }
+};
+
+// The same where rows are whole packets, of a parameter that is known when compiled to be wide or
+// not: no branches.
+template <class T, bool kWide>
+struct WholeParameterPackets {
+  using A = accumulate_t<T>;
+  using U = std::conditional_t<kWide, A, T>;
+  static constexpr int E = kElements<T>, kPackets = E / kElements<U>;
+  Packet raw[kPackets];
+
+  __device__ __forceinline__ void request(Parameter p, A absent, int v,
+                                          const RowShape<T, true>& shape) {
+    const char* chunk = static_cast<const char*>(p.data) + std::int64_t{v} * kPackets * 16;
+    const bool here = p.data != nullptr && shape.full.has(v);
+#pragma unroll
+    for (int k = 0; k < kPackets; ++k) {
+      raw[k] = packet_of<U>(static_cast<accumulate_t<U>>(absent));
+      if (here) raw[k] = reinterpret_cast<const Packet*>(chunk)[k];
+    }
+  }
+  __device__ __forceinline__ void take(Parameter, A (&values)[E]) const {
+#pragma unroll
+    for (int i = 0; i < E; ++i) values[i] = element<U>(raw[i / kElements<U>], i % kElements<U>);
   }
 };
 

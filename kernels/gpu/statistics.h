@@ -48,6 +48,24 @@ __device__ __forceinline__ Mean<A> mean_of(A first, A sum, A cols) {
   return mean_at(first, sum / cols);
 }
 
+// Σ(x − origin) of a packet. The sum of eight 16-bit numbers, and what is left of it, are exact, or
+// off by less than their differences are: unless it overflows, which bf16's may.
+template <class T>
+__device__ __forceinline__ accumulate_t<T> sum_about(const accumulate_t<T> (&x)[kElements<T>],
+                                                     accumulate_t<T> origin) {
+  using A = accumulate_t<T>;
+  constexpr int E = kElements<T>;
+  if constexpr (sizeof(T) == 2) {
+    const A sum = ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]));
+    return fused(A{-E}, origin, sum);
+  } else {
+    A sum = x[0] - origin;
+#pragma unroll
+    for (int i = 1; i < E; ++i) sum += x[i] - origin;
+    return sum;
+  }
+}
+
 template <class A>
 struct Extremes;
 template <>
@@ -65,19 +83,13 @@ struct Extremes<double> {
   static constexpr double kMax = 0x1.fffffffffffffp1023;
 };
 
-// Whether Σ(x − mean)² has to be formed again from values multiplied by `scale`: one row in
-// millions. NaN stays as it is.
+// What x − mean has to be multiplied with before Σ(x − mean)² = `squares` is formed again; 1 but
+// for one row in millions. NaN stays as it is.
 template <class A>
-__device__ __forceinline__ bool needs_scaling(A squares, double eps, A& scale) {
-  if (squares > Extremes<A>::kLargest) {
-    scale = Extremes<A>::kDown;
-    return true;
-  }
-  if (squares < Extremes<A>::kSmallest && eps < static_cast<double>(Extremes<A>::kSmallest)) {
-    scale = Extremes<A>::kUp;
-    return true;
-  }
-  return false;
+__device__ __forceinline__ A scale_of_squares(A squares, double eps) {
+  using E = Extremes<A>;
+  if (squares > E::kLargest) return E::kDown;
+  return squares < E::kSmallest && eps < static_cast<double>(E::kSmallest) ? E::kUp : A{1};
 }
 
 // 1/√(squares/cols/scale² + eps). A variance beyond A's range gives 0, as launch.h has it.
@@ -129,35 +141,44 @@ __device__ __forceinline__ RowScale<A> scale_of(Mean<A> mean, A rstd) {
   return {mean.high, rstd, -mean.low * rstd};
 }
 
-// rstd of a row whose Σ(x − x₀) = `sum` is not finite, or whose Σ(x − mean)² = `squares` is out of
-// range. Reads the row again, by elements; one row in millions. `lane` of `lanes` that share the
-// row; sum_all: the sum of a value over them. Sets the mean where it cannot stay.
+// mean and rstd of a row whose Σ(x − x₀) is not finite, or whose Σ(x − mean)² is out of range.
+// Reads the row again, by elements; one row in millions. `lane` of `lanes` that share the row;
+// sum_all: the sum of a value over them.
+template <class A>
+struct RowStatistics {
+  Mean<A> mean;
+  A rstd;
+};
 template <class T, class SumAll>
-__device__ __forceinline__ accumulate_t<T> rstd_of_extreme_row(
-    const T* x, std::int64_t cols, int lane, int lanes, double eps, accumulate_t<T> sum,
-    accumulate_t<T> squares, Mean<accumulate_t<T>>& mean, SumAll sum_all) {
+__device__ __forceinline__ RowStatistics<accumulate_t<T>> statistics_of_extreme_row(
+    const T* x, std::int64_t cols, int lane, int lanes, double eps, SumAll sum_all) {
   using A = accumulate_t<T>;
-  A scale = 1;
-  needs_scaling(squares, eps, scale);
-  A unusual = 0, scaled_squares = 0;
+  const A first = cols > 0 ? to_accumulate(x[0]) : A{0};
+  A unusual = 0, shifted = 0;
 #pragma unroll 1
   for (std::int64_t i = lane; i < cols; i += lanes) {
     const A value = to_accumulate(x[i]);
     unusual += value - value;  // 0, NaN of Inf and NaN
-    const A centred = mean.centred(value) * scale;
-    scaled_squares += centred * centred;
+    shifted += value - first;
   }
   unusual = sum_all(unusual);
-  scaled_squares = sum_all(scaled_squares);
-  if (unusual != A{0}) {
-    mean = {unusual, A{0}};
-    return unusual;
-  }
-  if (!is_finite(sum)) {  // finite elements: the variance overflows, too
-    mean = {to_accumulate(x[0]), A{0}};
-    return A{0};
-  }
-  return rstd_of(scaled_squares, static_cast<A>(cols), scale, eps);
+  shifted = sum_all(shifted);
+  const Mean<A> mean = mean_of(first, shifted, static_cast<A>(cols));
+  const auto squares_times = [&](A scale) {
+    A sum = 0;
+#pragma unroll 1
+    for (std::int64_t i = lane; i < cols; i += lanes) {
+      const A centred = mean.centred(to_accumulate(x[i])) * scale;
+      sum += centred * centred;
+    }
+    return sum_all(sum);
+  };
+  const A scale = scale_of_squares(squares_times(1), eps);
+  const A squares = squares_times(scale);
+  if (unusual != A{0}) return {{unusual, A{0}}, unusual};
+  // Finite elements, but not their differences: nor is the variance.
+  if (!is_finite(shifted)) return {{first, A{0}}, A{0}};
+  return {mean, rstd_of(squares, static_cast<A>(cols), scale, eps)};
 }
 
 }  // namespace hipnorm::gpu
