@@ -142,7 +142,11 @@ __device__ __forceinline__ void backward_packets(const BackwardPacketsArgs& args
   for (; r < args.rows; r += step) {
     const BackwardPacketsArgs& a = reread(args);
     const Saved<float> usable = usable_part(next_saved);
-    const Saved<float> saved = {uniform(usable.mean), uniform(usable.rstd)};
+    // Of x̂. Beyond the row x and dy are 0, and 0 times an overflow of −mean·rstd would be NaN. It
+    // overflows in constant rows only, where x̂ is 0.
+    const bool overflows = fabsf(usable.mean * usable.rstd) > Extremes<float>::kMax;
+    const Saved<float> saved = {uniform(usable.mean), uniform(overflows ? 0 : usable.rstd)};
+    const float rstd = uniform(usable.rstd);
     const Buffer x_next = row_of(a, a.x, a.x_stride, r + step);
     const Buffer dy_next = row_of(a, a.dy, a.dy_stride, r + step);
     next_saved = saved_of_row(a, r + step);
@@ -161,13 +165,10 @@ __device__ __forceinline__ void backward_packets(const BackwardPacketsArgs& args
       forget_unpacked(dy[v]);
       const Packet values = x_of(x, v);
       const Weights w = weights_of(v);
-      // Beyond the row x and dy are 0: −mean, times rstd, might overflow.
-      const bool here = lane + v * stride < a.cols * static_cast<int>(sizeof(T));
-      const Saved<float> used = {here ? saved.mean : 0, saved.rstd};
 #pragma unroll
       for (int i = 0; i < E; ++i) {
         const float d = element<T>(dy[v], i);
-        const float normalised = used.normalised(element<T>(values, i));
+        const float normalised = saved.normalised(element<T>(values, i));
         const float gradient = product(d, w[i]);
         dbias[v][i] += d;
         dweight[v][i] += d * normalised;
@@ -194,7 +195,7 @@ __device__ __forceinline__ void backward_packets(const BackwardPacketsArgs& args
       for (int i = 0; i < E; ++i) {
         const float gradient = product(element<T>(dy[v], i), w[i]);
         const float normalised = saved.normalised(element<T>(values, i));
-        out[i] = (gradient - c1 - normalised * c2) * saved.rstd;
+        out[i] = (gradient - c1 - normalised * c2) * rstd;
       }
       dx.store(lane + v * stride, pack<T>(out));
       if (v >= kNext) {
