@@ -105,15 +105,12 @@ class Model : GpuWorkModel {
       packet_rows(work, std::min(4, plan_.vectors), 1, sums);
     }
     if (device_.bulk_copies) {  // measured on sm_90 alone
-      const bool long_row = row_bytes_ >= kLongForwardRow && size_of(problem_.x) < 4;
-      work.efficiency *= config_.stages > 1 ? kForwardRowAhead
-                         : long_row         ? kForwardRow16
-                                            : kForwardRow;
-      if (wave) {
-        const int waves = config_.threads / limits_.wave;
-        work.efficiency *= (1 - kForwardWaves * std::max(0, waves - 4)) *
-                           (plan_.vectors == 4 ? 1 : kForwardWaveVectors);
-      }
+      work.efficiency *= kForwardRow * (config_.stages > 1 ? kForwardRowAhead : 1) *
+                         (plan_.vectors < 3   ? kForwardFewVectors
+                          : plan_.vectors > 4 ? kForwardManyVectors
+                                              : 1);
+      const int waves = config_.threads / limits_.wave;
+      if (wave) work.efficiency *= 1 - kForwardWaves * std::max(0, waves - 2);
     }
     parameters(work, ceil_div(rows_, rows));
     add(work);
@@ -193,7 +190,8 @@ class Model : GpuWorkModel {
     work.unit_rate = std::min(loads(in_flight, (reads + writes) / reads),
                               each * step * (reads + writes) / step_seconds);
     work.efficiency = (backward ? costs_.ring_backward : costs_.ring_forward) *
-                      (1 - kRingWaitForOthers * (config_.split - 1 + each - 1));
+                      (1 - kRingWaitForOthers * (config_.split - 1 + each - 1)) *
+                      (backward && plan_.vectors > 3 ? kRingOneByOne : 1);
     work.stretch = persistent_stretch();
     work.least = 2 * step_seconds;
     parameters(work, work.blocks / config_.split);

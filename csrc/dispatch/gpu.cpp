@@ -145,8 +145,9 @@ int registers_of(const GpuKernel& kernel, const Problem& problem, const GpuLimit
                 (problem.weight == problem.x ? 0 : 8 * std::min(vectors, 4));
         break;
       }
-      count = limits.amd ? (wide ? 48 + 20 * vectors : 72 + 24 * vectors)
-                         : std::max(56, 32 + 9 * vectors);
+      count = limits.amd    ? (wide ? 48 + 20 * vectors : 72 + 24 * vectors)
+              : vectors > 4 ? 40 + 11 * vectors
+                            : (vectors > 1 ? 64 : 48);
       break;
     case Variant::gpu_forward_ring: count = 50 + 16 * vectors; break;
     case Variant::gpu_forward_stream: count = 64; break;

@@ -23,11 +23,11 @@ inline constexpr double kForwardOps = 10, kBackwardOps = 15, kSumOps = 7;
 // next row's loads are under way meanwhile, three quarters of that are assumed.
 inline constexpr double kRowAtOnce = 14 * 1024, kRowScale = 10 * 1024, kAheadLoss = 0.75;
 
-// Forward on registers, of the bandwidth, by this version's kernels on an H200: 16-bit rows 0.61 at
-// 8192x4096 and 0.77 at 16384x8192, f32 0.91 at 8192x4096 (128 threads); with the next row's loads
-// under way they need 1.7 to 1.8 times as long (8192x4096 and 4096x1024 f32).
-inline constexpr double kForwardRow16 = 0.65, kForwardRow = 0.9, kForwardRowAhead = 0.52;
-inline constexpr double kLongForwardRow = 8192;  // bytes
+// Forward on registers, of the bandwidth, by this version's kernels on an H200: 0.97 to 1 with four
+// packets a lane (8192x4096, 16384x8192 bf16), with eight 0.97 of that, with one or two 0.85; with
+// the next row's loads under way 0.9.
+inline constexpr double kForwardRow = 0.98, kForwardRowAhead = 0.9, kForwardFewVectors = 0.85,
+                        kForwardManyVectors = 0.97;
 
 // The kernels for rows of whole packets keep loads under way all the time; what they reach of the
 // copy's rate but for the gaps that the model finds. (An assumption: rings reach 0.955 to 1 on an
@@ -53,8 +53,8 @@ inline constexpr double kTripOps = 60, kLevelOps = 4;
 inline constexpr double kUnhidden = 0.3;
 
 // forward_ring and backward_ring, which sm_90 alone has: fitted to 1200 times of 51 shapes (H200).
-// The config that this chooses then takes 1.03 × the time of the best (geometric mean), at worst
-// 1.18 ×; times near the best are met within 20 % (rms).
+// The config that this chooses takes 1.02 × the time of the best of a later sweep of 39 cells
+// (geometric mean), at worst 1.19 ×.
 // Instructions of a lane for each element, so many times more of them where rows are not aligned,
 // so many fewer where nothing is converted; of a lane for each step, and a part of those again for
 // each further row of a step.
@@ -64,9 +64,11 @@ inline constexpr double kRingForwardOps = 5.6, kRingBackwardOps = 16.9, kRingUna
 // are in use; what the blocks of a row or unit lose by waiting for each other.
 inline constexpr double kRingWaves = 14, kRingAtHand = 0.21, kRingBusyStages = 1.7,
                         kRingWaitForOthers = 0.006;
-// forward_wave (likewise): lost by each wave of a block beyond four, and where a lane has not four
-// packets.
-inline constexpr double kForwardWaves = 0.015, kForwardWaveVectors = 0.9;
+// More than three packets of a lane are read one by one in the backward, for lack of registers
+// (4608x40920: bf16 310 µs with four, 284 with three; f32 621 with five, 541 with three).
+inline constexpr double kRingOneByOne = 0.91;
+// forward_wave (likewise): lost by each wave of a block beyond two.
+inline constexpr double kForwardWaves = 0.015;
 
 struct GpuCosts {
   double load_latency;  // seconds from a load to its data, memory busy
