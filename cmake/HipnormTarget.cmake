@@ -5,17 +5,13 @@ if(HIPNORM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${HIPNORM_CCACHE}")
 endif()
 
-# For kernels, behind hipnorm_target's options: what the sanitizers' checks cost to compile. Those of
-# each pointer by the undefined-behaviour sanitizer are left out (200 s an isa_*.cpp, 150 without),
-# for the address sanitizer sees what they would; its own are calls instead of code in line (80 s; an
-# emulated unit 35 and 18).
-set(HIPNORM_SANITIZED_KERNELS "")
+# For kernels, behind hipnorm_target's options. The undefined-behaviour sanitizer's checks of each
+# pointer take half to three quarters of the time to compile them (isa_*.cpp: 200 s, 150 without;
+# an emulated unit 18 and 11), and the address sanitizer sees what they would.
+set(HIPNORM_NO_POINTER_CHECKS "")
 if(HIPNORM_SANITIZE)
-  set(HIPNORM_SANITIZED_KERNELS
+  set(HIPNORM_NO_POINTER_CHECKS
     -fno-sanitize=null,alignment,object-size,bounds,vptr,pointer-overflow)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    list(APPEND HIPNORM_SANITIZED_KERNELS --param=asan-instrumentation-with-call-threshold=0)
-  endif()
 endif()
 
 function(hipnorm_target name)
