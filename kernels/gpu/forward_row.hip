@@ -61,8 +61,9 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& args) {
   // AMD: 16 packets in 256 registers leave room for one of the next row, and of the parameters.
   constexpr int kMost = V > 8 ? kMostOfSixteen : 4;
   constexpr int E = kElements<T>;
-  // Whether x − mean stays in registers from the second sum on, where its unpacked form is kept.
-  constexpr bool kKept = kWhole && (sizeof(T) != 2 || V <= 4);
+  // Whether x − mean stays in registers from the second sum on: not where it takes twice those of
+  // x, or the next row comes into as many others.
+  constexpr bool kKept = kWhole && V <= (sizeof(T) == 2 ? 4 : kAhead ? 8 : 16);
   constexpr int kNext = !kAhead || kKept ? 0 : V < kMost ? V : kMost;
   // No divisions, 200 cycles each. Where registers are short the branches in them are needed: in
   // one straight piece of code ptxas unpacks all packets at once, and spills.
@@ -248,22 +249,22 @@ __device__ __forceinline__ void forward_rows(const ForwardRowArgs& args) {
 // Blocks of a multiprocessor that registers have to do for. Two of 512 threads are 64 registers
 // instead of 80, and a third more rows under way in the smaller blocks that are launched. Without a
 // number ptxas sometimes wants two, and spills for it.
-template <int V, bool kBlock, bool kAhead, RowsAre kRows>
+template <class T, int V, bool kBlock, bool kAhead, RowsAre kRows>
 constexpr int least_blocks() {
-#if defined(__CUDACC__)
-  if (V == (kBlock ? 4 : 3) && !kAhead && kRows == RowsAre::whole) return 2;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900  // sm_80 would spill
+  if (sizeof(T) <= 4 && V == (kBlock ? 4 : 3) && !kAhead && kRows == RowsAre::whole) return 2;
 #endif
   return 1;
 }
 template <class T, int V, RowsAre kRows>
 __global__ void __launch_bounds__(launch_bound(kForwardWave, V),
-                                  (least_blocks<V, false, false, kRows>()))
+                                  (least_blocks<T, V, false, false, kRows>()))
     forward_wave_kernel(ForwardRowArgs args) {
   forward_rows<T, V, false, false, kRows>(args);
 }
 template <class T, int V, bool kAhead, RowsAre kRows>
 __global__ void __launch_bounds__(launch_bound(kForwardRow, V),
-                                  (least_blocks<V, true, kAhead, kRows>()))
+                                  (least_blocks<T, V, true, kAhead, kRows>()))
     forward_row_kernel(ForwardRowArgs args) {
   forward_rows<T, V, true, kAhead, kRows>(args);
 }
