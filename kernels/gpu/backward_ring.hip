@@ -31,12 +31,12 @@ struct BackwardRingArgs {
 // dx = (g − c1 − x̂·c2)·rstd = (x − mean)·slope + g·rstd + shift, slope = −c2·rstd², shift =
 // −c1·rstd. Where f32 cannot hold these, c1 and c2 are kept, and NaN for rstd, which block.values
 // has, too.
-__device__ __forceinline__ RowResult row_result(Pair scale, float c1, float c2) {
+[[maybe_unused]] __device__ __forceinline__ RowResult row_result(Pair scale, float c1, float c2) {
   const float slope = -c2 * scale.b * scale.b, shift = -c1 * scale.b;
   if (is_finite(slope) && is_finite(shift)) return {{scale.a, scale.b, shift, slope}};
   return {{scale.a, NAN, c1, c2}};
 }
-__device__ __forceinline__ bool is_extreme(const RowResult& result) {
+[[maybe_unused]] __device__ __forceinline__ bool is_extreme(const RowResult& result) {
   return result.value[1] != result.value[1];
 }
 
