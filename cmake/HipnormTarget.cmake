@@ -6,7 +6,7 @@ if(HIPNORM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 # For kernels, behind hipnorm_target's options. The undefined-behaviour sanitizer's checks of each
-# pointer take half to three quarters of the time to compile them (isa_*.cpp: 200 s, 150 without;
+# pointer take half to three quarters of the time to compile them (isa_*.cpp: 200 s, 80 without;
 # an emulated unit 18 and 11), and the address sanitizer sees what they would.
 set(HIPNORM_NO_POINTER_CHECKS "")
 if(HIPNORM_SANITIZE)

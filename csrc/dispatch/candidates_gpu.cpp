@@ -77,8 +77,8 @@ class Candidates {
     for (int lanes = limits_.wave; lanes >= 1; lanes /= 2) {
       if (chunks_ > std::int64_t{instances.back().vectors} * lanes) break;
       if (chunks_ <= lanes / 2) continue;  // half of them would idle
-      const bool small = lanes < 4 || !problem_.is_backward();
-      for (int threads = 256; threads >= (small ? 64 : 128); threads /= 2) {
+      const int fewest = lanes < 4 || !problem_.is_backward() ? 64 : 128;
+      for (int threads = 256; threads >= fewest; threads /= 2) {
         Config config{.variant = variant, .threads = threads};
         config.rows_per_block = threads / lanes;
         add(config);

@@ -23,9 +23,10 @@ inline constexpr double kForwardOps = 10, kBackwardOps = 15, kSumOps = 7;
 // next row's loads are under way meanwhile, three quarters of that are assumed.
 inline constexpr double kRowAtOnce = 14 * 1024, kRowScale = 10 * 1024, kAheadLoss = 0.75;
 
-// Forward on registers, of the bandwidth, by this version's kernels on an H200: 0.97 to 1 with four
-// packets a lane (8192x4096, 16384x8192 bf16), with eight 0.97 of that, with one or two 0.85; with
-// the next row's loads under way 0.9.
+// Forward on registers, of the bandwidth, by this version's kernels on an H200, bf16: with four
+// packets a lane 36 µs at 8192x4096 and 134 at 16384x8192, what a copy takes and 1.02 of it; with
+// eight 38 and 137.5. With one or two, and with the next row's loads under way (1.03 to 1.08 of the
+// time without, by an earlier form of the kernels), the figures are on the safe side, not fitted.
 inline constexpr double kForwardRow = 0.98, kForwardRowAhead = 0.9, kForwardFewVectors = 0.85,
                         kForwardManyVectors = 0.97;
 

@@ -90,8 +90,8 @@ __global__ void __launch_bounds__(kThreads) reduce_parts_kernel(ReduceArgs a) {
 
 // Lanes side by side: 8 (128 bytes, a cache line) spread narrow sums over many blocks; more where
 // there are not so many partial rows that each lane down gets one, or where there are plenty of
-// blocks though each lane adds four (36864 columns, 17 rows: 8 µs instead of 3 with one row a lane,
-// for it is the instructions beside the loads that take the time). Depends on nothing but N and P:
+// blocks though each lane adds four: 36864 columns and 17 rows took 8 µs with one row a lane (H200,
+// caches cold), most of it for the instructions beside the loads. Depends on nothing but N and P:
 // the order of the additions must not.
 int lanes_log2_of(std::int64_t count, std::int64_t cols, int elements) {
   constexpr int kRowsOfLane = 4, kPlenty = 256;
@@ -111,20 +111,21 @@ hipError_t reduce_parts(const BackwardArgs& args, const Launch& launch) {
   const Problem& p = launch.problem;
   const char* workspace = static_cast<const char*>(args.workspace);
   const bool dweight = p.grads.dweight, dbias = p.grads.dbias;
-  ReduceArgs reduce = {
+  const int lanes_log2 = lanes_log2_of(launch.plan.partial_rows, p.cols, kElements<A>);
+  const std::int64_t columns = std::int64_t{kElements<A>} << lanes_log2;
+  const std::int64_t tiles = (p.cols + columns - 1) / columns;
+  const ReduceArgs reduce = {
       .parts = {dweight ? workspace + launch.plan.dweight_offset : nullptr,
                 dbias ? workspace + launch.plan.dbias_offset : nullptr},
       .out = {args.dweight, args.dbias},
       .count = static_cast<int>(launch.plan.partial_rows),
-      .tiles = 0,
+      .tiles = static_cast<unsigned>(tiles),
       .pitch = launch.plan.pitch,
       .cols = p.cols,
-      .lanes_log2 = lanes_log2_of(launch.plan.partial_rows, p.cols, kElements<A>),
+      .lanes_log2 = lanes_log2,
       .wide = p.weight != p.x,
   };
-  const std::int64_t columns = std::int64_t{kElements<A>} << reduce.lanes_log2;
-  reduce.tiles = static_cast<unsigned>((p.cols + columns - 1) / columns);
-  const Grid grid = {.blocks = std::int64_t{reduce.tiles} * (dweight + dbias),
+  const Grid grid = {.blocks = tiles * (dweight + dbias),
                      .threads = kThreads,
                      .lds_bytes = kThreads * sizeof(Packet),
                      .early = launch.device.bulk_copies,

@@ -279,9 +279,7 @@ struct ParameterPackets {
   static constexpr int kWide = kMayBeWide ? E / kElements<A> : 1;  // packets of a wide parameter
   Packet raw[kWide];
 
-  template <bool kWhole>
-  __device__ __forceinline__ void request(Parameter p, A absent, int v,
-                                          const RowShape<T, kWhole>& shape) {
+  __device__ __forceinline__ void request(Parameter p, A absent, int v, const RowShape<T>& shape) {
     if (p.data == nullptr) {
       raw[0] = packet_of<T>(absent);
     } else if (kWide > 1 && p.wide) {
@@ -303,18 +301,11 @@ struct ParameterPackets {
   }
 
  private:
-  template <class U, bool kWhole>
-  __device__ __forceinline__ void fetch(Parameter p, int v, const RowShape<T, kWhole>& shape) {
+  template <class U>
+  __device__ __forceinline__ void fetch(Parameter p, int v, const RowShape<T>& shape) {
     constexpr int kPackets = E / kElements<U>;
     const char* chunk = static_cast<const char*>(p.data) +
                         (std::int64_t{v} * E - shape.shift) * static_cast<int>(sizeof(U));
-    if constexpr (kWhole) {
-#pragma unroll
-      for (int k = 0; k < kPackets; ++k) {
-        raw[k] = shape.full.has(v) ? reinterpret_cast<const Packet*>(chunk)[k] : zero_packet();
-      }
-      return;
-    }
     if (shape.full.has(v) && reinterpret_cast<std::uintptr_t>(chunk) % 16 == 0) {
 #pragma unroll
       for (int k = 0; k < kPackets; ++k) raw[k] = reinterpret_cast<const Packet*>(chunk)[k];
