@@ -7,7 +7,11 @@
 namespace hipnorm::testing {
 namespace {
 
+#if defined(__SANITIZE_ADDRESS__)  // what is written where does not depend on the order
+constexpr ParallelFor kOrders[] = {on_two_threads};
+#else
 constexpr ParallelFor kOrders[] = {in_order, in_reverse, on_two_threads};
+#endif
 
 Launch in_way(const Launch& launch, int way) {
   return {.problem = launch.problem,

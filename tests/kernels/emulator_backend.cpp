@@ -81,7 +81,11 @@ const Device& device() {
   return value;
 }
 bool emulated() { return true; }
+#if defined(__SANITIZE_ADDRESS__)  // what is written where does not depend on the schedule
+int ways() { return 1; }
+#else
 int ways() { return 2; }
+#endif
 
 Mirror::Mirror(const Array& array, Contents) : data_(const_cast<void*>(array.data())) {}
 Mirror::~Mirror() = default;
