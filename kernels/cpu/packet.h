@@ -59,6 +59,38 @@ struct Packet<bf16> {
   HIPNORM_INLINE U32x bits() const { return (round(v[0]) >> 16) | (round(v[1]) & 0xffff0000u); }
 };
 
+#if HIPNORM_VEC_BYTES == 16 && defined(__SSE2__)
+// Conversions of f16 without F16C, which is no part of SSE2: the compiler would call a function for
+// each element. One half in each 32-bit lane, its upper bits 0. They are right whatever becomes of
+// f32 subnormals (at::set_flush_denormal). A packet's are a call: in line they would be half of the
+// code of this instruction set.
+#define HIPNORM_INLINE_HALF inline __attribute__((noinline))
+typedef std::int32_t I32x __attribute__((vector_size(HIPNORM_VEC_BYTES)));
+HIPNORM_INLINE I32x choose(I32x mask, I32x yes, I32x no) { return (mask & yes) | (~mask & no); }
+
+inline constexpr std::int32_t kBiasShift = 112 << 23;  // of exponents: 127 − 15
+HIPNORM_INLINE F32x float_of_half(I32x half) {
+  const I32x magnitude = half & 0x7fff;
+  const I32x normal = (magnitude << 13) + kBiasShift + ((magnitude >= 0x7c00) & kBiasShift);
+  const F32x subnormal = __builtin_convertvector(magnitude, F32x) * 0x1p-24f;
+  const I32x bits = choose(magnitude < 0x400, reinterpret_cast<I32x>(subnormal), normal);
+  return reinterpret_cast<F32x>(bits | (half & 0x8000) << 16);
+}
+// To nearest even: for normal results as for bf16, where the carry of the largest makes Inf; for
+// subnormal ones by adding 0.5, whose last place is theirs.
+HIPNORM_INLINE I32x half_of_float(F32x f) {
+  const I32x bits = reinterpret_cast<I32x>(f), magnitude = bits & 0x7fffffff;
+  const I32x normal = (magnitude - kBiasShift + 0xfff + ((magnitude >> 13) & 1)) >> 13;
+  const F32x shifted = reinterpret_cast<F32x>(magnitude) + 0.5f;
+  const I32x subnormal = reinterpret_cast<I32x>(shifted) - 0x3f000000;
+  const I32x finite = choose(magnitude < 0x38800000, subnormal, normal);
+  const I32x infinite = 0x7c00 | ((magnitude > 0x7f800000) & 0x200);
+  return choose(magnitude >= 0x47800000, infinite, finite) | ((bits >> 16) & 0x8000);
+}
+#else
+#define HIPNORM_INLINE_HALF HIPNORM_INLINE
+#endif
+
 template <>
 struct Packet<f16> {
   using A = float;
@@ -70,13 +102,19 @@ struct Packet<f16> {
 
   V v[2];
 
-  static HIPNORM_INLINE Packet load(const f16* p) {
+  static HIPNORM_INLINE_HALF Packet load(const f16* p) {
 #if HIPNORM_VEC_BYTES == 64
     const auto* q = reinterpret_cast<const __m256i*>(p);
     return {{ _mm512_cvtph_ps(_mm256_loadu_si256(q)), _mm512_cvtph_ps(_mm256_loadu_si256(q + 1)) }};
 #elif HIPNORM_VEC_BYTES == 32
     const auto* q = reinterpret_cast<const __m128i*>(p);
     return {{ _mm256_cvtph_ps(_mm_loadu_si128(q)), _mm256_cvtph_ps(_mm_loadu_si128(q + 1)) }};
+#elif defined(__SSE2__)
+    const __m128i u = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    const __m128i zero = _mm_setzero_si128();
+    return {
+        { float_of_half(reinterpret_cast<I32x>(_mm_unpacklo_epi16(u, zero))),
+          float_of_half(reinterpret_cast<I32x>(_mm_unpackhi_epi16(u, zero))) }};
 #else
     Packet packet;
     for (int i = 0; i < kElements; ++i) {
@@ -85,7 +123,7 @@ struct Packet<f16> {
     return packet;
 #endif
   }
-  HIPNORM_INLINE U32x bits() const {
+  HIPNORM_INLINE_HALF U32x bits() const {
 #if HIPNORM_VEC_BYTES == 64
     constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
     return reinterpret_cast<U32x>(
@@ -95,6 +133,12 @@ struct Packet<f16> {
     return reinterpret_cast<U32x>(
         _mm256_set_m128i(_mm256_cvtps_ph(v[1], _MM_FROUND_TO_NEAREST_INT),
                          _mm256_cvtps_ph(v[0], _MM_FROUND_TO_NEAREST_INT)));
+#elif defined(__SSE2__)
+    // The pack saturates signed values: halves as those.
+    const auto half = [](V f) HIPNORM_INLINE_LAMBDA {
+      return reinterpret_cast<__m128i>((half_of_float(f) << 16) >> 16);
+    };
+    return reinterpret_cast<U32x>(_mm_packs_epi32(half(v[0]), half(v[1])));
 #else
     f16 out[kElements];
     for (int i = 0; i < kElements; ++i) {
