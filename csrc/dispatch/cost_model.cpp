@@ -19,11 +19,20 @@ constexpr double kCachedCost = 0.25;
 // caches' imperfect replacement.
 constexpr double kUsableCache = 0.75;
 
-// Rows that are formed together may take half of what one unit can call its own of the caches:
-// their accumulators, dx and the weights pass through it beside them. (2304x36864 backward on two
-// cores of a Zen 4 with 1 MB of L2 each, 4 rows together against 1: f32, 1.2 MB of rows, 28 against
-// 37 ms; bf16, 0.6 MB, 17 against 24. f32 1152x103008, 3.3 MB: 40 against 49.)
-constexpr double kBlockCache = 0.5;
+// Rows that are formed together are read twice; those that come next are fetched beside them, and
+// accumulators and weights pass through: all of it may take four fifths of what one unit can call
+// its own of the caches. (Backward on two cores, ms with 1, 2 and 4 rows together. Emerald Rapids,
+// 2 MB of L2 each: f32 2304x36864 47, 44 and 60; f32 4608x40920 93 and 104; bf16 4608x40920 78, 49
+// and 61. Zen 4, 1 MB of L2 but 32 MB of L3, with 1 and 4: f32 2304x36864 37 and 28, f32
+// 1152x103008 49 and 40.)
+constexpr double kBlockCache = 0.8;
+
+// Cores with more L2 than this have a last level that is far away and everybody's (Intel's servers;
+// a virtual machine of two such cores is told of 300 MB): from there lines come no faster than from
+// memory, and plain stores never pay (f32 forward of 2048x4096, 64 MB read and written: 4.9 ms, 2.8
+// with stores around the caches). Others have their last level next to them (AMD's: 16 MB and more
+// for eight cores).
+constexpr double kLargeL2 = 1024 * 1024;
 
 // Two rows that are normalised together share the loads and conversions of weight and bias: a third
 // less of the second pass's arithmetic where elements are converted (forward on two cores of a Zen
@@ -53,16 +62,18 @@ constexpr double kAccumulateSeconds = 0.1e-9;
 
 // Vectors half as wide take nearly twice the instructions. 64 bytes win over 32 where there is
 // arithmetic to save: backward (f32 512x2048 on Zen 4: 160 against 172 us) and bf16 (2304x36864
-// forward: 8.2 against 11.4 ms). Not in f32 forward, where loads are the limit (2304x36864: 17.3
-// against 16.7 ms), nor in f16 forward, where the conversions are, which take twice as long for
-// twice the width (9.2 against 8.7).
+// forward: 8.2 against 11.4 ms). In f32 forward loads are the limit: Emerald Rapids wins by 64
+// bytes (2304x16384: 12.7 against 14.3 ms), Zen 4 loses less (2304x36864: 17.3 against 16.7). Not
+// in f16 forward, where conversions are, which take twice as long for twice the width (9.2
+// against 8.7).
 constexpr double width_factor(int vec_bytes, const Problem& problem) {
   if (vec_bytes <= 16) return 1.8;
   if (vec_bytes == 32) return 1.0;
   if (static_cast<double>(problem.cols) * size_of(problem.x) <= narrow_bytes(problem.x)) {
     return 0.7;
   }
-  return problem.x == DType::bf16 || problem.is_backward() ? 0.93 : 1.02;
+  if (problem.x == DType::bf16 || problem.is_backward()) return 0.93;
+  return problem.x == DType::f16 ? 1.02 : 0.97;
 }
 
 // 16-bit elements are half the bytes but are widened and rounded; f64 fills twice the vectors.
@@ -75,14 +86,15 @@ constexpr double kSegmentBytes = 256;
 
 // For what Device does not know (0): a small core of the last ten years.
 struct Machine {
-  double units, l2, share, llc, bandwidth, unit_bandwidth, launch;
+  double units, l2, llc, share, bandwidth, unit_bandwidth, launch;
 
   explicit Machine(const Device& device)
       : units(std::max(1, device.compute_units)),
         l2(known(device.l2_bytes, 512.0 * 1024)),
+        // Of the last level what is worth having.
+        llc(l2 > kLargeL2 ? l2 * units : std::max(known(device.llc_bytes, 8.0 * 1024 * 1024), l2)),
         // What one unit can call its own: its L2 or its part of the last level.
-        share(std::max(l2, static_cast<double>(device.llc_bytes) / units)),
-        llc(std::max(known(device.llc_bytes, 8.0 * 1024 * 1024), l2)),
+        share(std::max(l2, llc / units)),
         bandwidth(known(device.bandwidth, 20e9)),
         unit_bandwidth(std::min(bandwidth, known(device.unit_bandwidth, 10e9))),
         launch(known(device.launch_seconds, 5e-6)) {}
@@ -92,6 +104,14 @@ struct Machine {
     return busy >= units ? bandwidth : std::min(bandwidth, busy * unit_bandwidth);
   }
 };
+
+bool block_stays_in_cache(const Config& config, const Problem& problem, double cache) {
+  const int sums = problem.grads.dweight + problem.grads.dbias;
+  const double row = 2.0 * static_cast<double>(problem.cols) * size_of(problem.x);
+  const double beside = static_cast<double>(problem.cols) *
+                        (sums * size_of(accumulate_type(problem.x)) + size_of(problem.weight));
+  return 2 * row * std::max(1, config.rows_per_block) + beside <= cache * kBlockCache;
+}
 
 // One parallel_for.
 struct Phase {
@@ -188,7 +208,7 @@ class Model {
     const double each = sums_ * size_of(accumulate_type(problem_.x));
     phase.compute += sums_ * rows_ * cols_ * kAccumulateSeconds * accumulator_factor(problem_.x) *
                      width_factor(config_.vec_bytes, problem_) / rows_together;
-    if (!resident(each * width + beside, machine_.share)) {
+    if (each * width + beside > machine_.share * kBlockCache) {
       const double passes = ceil_div(ceil_div(rows_, parts_), rows_together);
       phase.bytes += 2 * each * cols_ * parts_ * (passes - 1);
     }
@@ -236,10 +256,10 @@ class Model {
   }
 
   // Rows that share one pass over the accumulators: all of them must still be in cache for their
-  // second pass. Those that are not cost their reading from farther away.
+  // second pass. Those that are not are read again from memory.
   double rows_together() const {
-    const double together = std::max(1, config_.rows_per_block);
-    return together * 2 * tensor_ / rows_ <= machine_.share * kBlockCache ? together : 1;
+    const bool stays = block_stays_in_cache(config_, problem_, machine_.share);
+    return stays ? std::max(1, config_.rows_per_block) : 1;
   }
   double overflow_of_block() const {
     return rows_together() < config_.rows_per_block && problem_.grads.dx
@@ -249,8 +269,7 @@ class Model {
 
   void backward_row() {
     Phase phase = rows_phase();
-    phase.bytes = mingled(2) * 2 * tensor_;
-    phase.cached = overflow_of_block();
+    phase.bytes = mingled(2) * 2 * tensor_ + overflow_of_block();
     phase.compute = pass_;
     backward_rows(phase);
     if (sums_ > 0) accumulate(phase, cols_, 2 * tensor_ / rows_, rows_together());
@@ -285,7 +304,7 @@ class Model {
     } else {
       rows.bytes = 2 * tensor_;
     }
-    rows.cached += overflow_of_block();
+    rows.bytes += overflow_of_block();
     rows.compute = pass_;
     backward_rows(rows);
     add(rows);
@@ -320,6 +339,10 @@ class Model {
 };
 
 }  // namespace
+
+bool block_stays_in_cache(const Config& config, const Problem& problem, const Device& device) {
+  return block_stays_in_cache(config, problem, Machine(device).share);
+}
 
 Cost predict(const Config& config, const Problem& problem, const Device& device) {
   if (problem.rows == 0 || problem.cols == 0) return {};

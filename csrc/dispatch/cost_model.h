@@ -18,6 +18,10 @@ struct Cost {
 // `config` must be valid for the problem.
 Cost predict(const Config& config, const Problem& problem, const Device& device);
 
+// Whether the rows that a CPU's backward config forms together, the next ones, which are fetched
+// meanwhile, and what lies beside them stay in the caches of one core.
+bool block_stays_in_cache(const Config& config, const Problem& problem, const Device& device);
+
 // Every config worth a try, valid ones only, cheapest prediction first (ties in the list's order);
 // behind all others, in the same order, those of variants that run on request only.
 std::vector<Config> candidates(const Problem& problem, const Device& device);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include "csrc/dispatch/cost_model.h"
 #include "kernels/backends.h"
 #include "kernels/cpu/work.h"
 
@@ -101,6 +102,7 @@ Error launch_backward(const BackwardArgs& args, const Launch& launch) {
   w.pitch = launch.plan.pitch;
   w.stream = c.stream != 0;
   w.rows_per_block = c.rows_per_block;
+  w.fetch_near = !block_stays_in_cache(c, p, launch.device);
   w.parts = c.parts;
   w.weight = packed_parameter(args.weight, launch, *kernels, args.workspace,
                               launch.plan.weight_offset, w.weight_size);

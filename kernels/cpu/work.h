@@ -64,6 +64,7 @@ struct BackwardWork {
   std::int64_t rows = 0, cols = 0, pitch = 0;
   bool stream = false;  // stores of dx bypass the caches
   int rows_per_block = 1;
+  bool fetch_near = false;  // a little ahead, not the next rows: caches do not hold both
   std::int64_t parts = 1;   // ranges of rows
   std::int64_t strips = 1;  // ranges of columns
   double* sums = nullptr;   // sums_first: [strips, rows, 2]: Σg and Σg·x̂ of a strip

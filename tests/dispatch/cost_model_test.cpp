@@ -168,10 +168,11 @@ TEST(CostModel, RowsAreFormedTogetherWhereTheyFit) {
     return default_config(problem(Op::backward_fused, x, 2304, cols), device).rows_per_block;
   };
   EXPECT_EQ(rows_per_block(DType::f32, 103008), 4);
-  EXPECT_EQ(rows_per_block(DType::f32, 262144), 4);  // 4 × 2 × 1 MiB
-  EXPECT_EQ(rows_per_block(DType::f32, 262145), 2);
-  EXPECT_EQ(rows_per_block(DType::f32, 524288), 2);
-  EXPECT_EQ(rows_per_block(DType::bf16, 524288), 4);
+  // 4 rows of x and dy, and the next 4, beside two accumulators and the weight: 76 bytes a column,
+  // for which there are four fifths of 16 MiB.
+  EXPECT_EQ(rows_per_block(DType::f32, 176602), 4);
+  EXPECT_EQ(rows_per_block(DType::f32, 176603), 2);
+  EXPECT_EQ(rows_per_block(DType::bf16, 262144), 4);
   Problem two_rows = problem(Op::backward_fused, DType::f32, 2, 4096);
   EXPECT_EQ(default_config(two_rows, device).rows_per_block, 2);
 }
@@ -236,11 +237,25 @@ TEST(CostModel, RowsOf16BitsAreNormalisedInPairs) {
 }
 
 // 64-byte vectors only where there is arithmetic to save.
+TEST(CostModel, CoresOfALargeL2RelyOnThatAlone) {
+  Device device = cpu(2, 64);
+  device.l2_bytes = 2 << 20;
+  device.llc_bytes = 300 << 20;
+  const auto chosen = [&](Op op, DType x, std::int64_t rows, std::int64_t cols) {
+    return default_config(problem(op, x, rows, cols), device);
+  };
+  EXPECT_EQ(chosen(Op::backward_fused, DType::f32, 2304, 36864).rows_per_block, 2);
+  EXPECT_EQ(chosen(Op::backward_fused, DType::f32, 4608, 40920).rows_per_block, 1);
+  EXPECT_EQ(chosen(Op::backward_fused, DType::bf16, 2304, 36864).rows_per_block, 4);
+  EXPECT_EQ(chosen(Op::forward, DType::f32, 128, 4096).stream, 0);  // 4 MiB read and written
+  EXPECT_EQ(chosen(Op::forward, DType::f32, 256, 4096).stream, 1);
+}
+
 TEST(CostModel, WideVectorsArePreferredWhereTheyPay) {
   for (const Device& device : test::devices()) {
     for (DType x : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
       for (Op op : kOps) {
-        const int widest = x == DType::bf16 || op != Op::forward ? 64 : 32;
+        const int widest = x == DType::f16 && op == Op::forward ? 32 : 64;
         EXPECT_EQ(default_config(problem(op, x, 1000, 1000), device).vec_bytes,
                   std::clamp(device.max_vec_bytes, 16, widest));
       }
